@@ -1,4 +1,5 @@
-// A buffer of bytes, aligned to 64 bytes. The contents are uninitialised. Move-only.
+// A buffer of bytes, aligned to 64 bytes. The contents are uninitialized. Move-only: a moved-from
+// object may only be assigned or destroyed. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ class AlignedBuffer {
   std::span<std::byte> span() { return {data_.get(), size_}; }
   std::span<const std::byte> span() const { return {data_.get(), size_}; }
   size_t size() const { return size_; }
-  // Keeps the buffer and its contents if it has at least `size` bytes. Else allocates a new buffer
-  // and loses the contents.
+  // Does nothing if the buffer has at least `size` bytes. Else replaces the buffer by a new one of
+  // `size` bytes: the contents are lost, and earlier spans are invalid.
   void EnsureSize(size_t size) {
     if (size > size_) *this = AlignedBuffer(size);
   }

@@ -1,5 +1,5 @@
 // Monotonic time, deadlines and the wall clock. Durations are absl::Duration (the unit is in the
-// type).
+// type). Nothing here fails. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,7 @@ class MonoTime {
     time.nanoseconds_ = since_beginning;
     return time;
   }
+  // Before and after every time that Now() returns. A deadline at max() never expires.
   static constexpr MonoTime min() { return FromNanoseconds(std::numeric_limits<int64_t>::min()); }
   static constexpr MonoTime max() { return FromNanoseconds(std::numeric_limits<int64_t>::max()); }
 
@@ -51,6 +52,7 @@ class MonoTime {
   int64_t nanoseconds_ = 0;
 };
 
+// Returns the current time by the kernel's CLOCK_MONOTONIC.
 inline MonoTime Now() {
   return MonoTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                        std::chrono::steady_clock::now().time_since_epoch())
@@ -68,6 +70,7 @@ inline int64_t UnixMsNow() {
 // The time at which a wait gives up. Functions that wait take a Deadline.
 class Deadline {
  public:
+  // `duration` from now. Zero or less: has expired already. Infinite: never expires.
   static Deadline After(absl::Duration duration) { return Deadline(Now() + duration); }
   static Deadline At(MonoTime time) { return Deadline(time); }
 

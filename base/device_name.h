@@ -1,5 +1,5 @@
-// Parses the devices that compute, as --device names them: `cpu`, `cuda` (the first GPU) or
-// `cuda:N`.
+// Parses the names of devices that compute, as in the flag --device: `cpu`, `cuda` (the first GPU)
+// or `cuda:N`. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ std::string ToString(const DeviceName& name);  // "cpu", "cuda:2"
 // GPU that occurs twice, GPUs together with the CPU, or more than 1024 devices.
 StatusOr<std::vector<DeviceName>> ParseDeviceNames(std::string_view text);
 
-// Divides devices among `count` workers of one machine. Returns a text for each worker: `each`
-// device names, separated by commas. "cpu" and "cuda:N" go to every worker. "cuda" gives GPU 0, 1,
-// 2, ... in turn. "cuda:A-B" gives the GPUs A to B in turn, and begins again at A after B, so that
-// workers may share a GPU. kInvalidArgument: a text of another form, or a worker would get a GPU
-// twice.
+// Divides devices among `count` workers of one machine. Returns a text for each worker: the names
+// of `each` devices, separated by commas. "cpu" and "cuda:N" go to every worker. "cuda" gives GPU
+// 0, 1, 2, ... in turn. "cuda:A-B" gives the GPUs A to B in turn, and begins again at A after B, so
+// workers may share a GPU. kInvalidArgument: a text of another form, or one worker would get the
+// same GPU twice. Does not check that the GPUs exist.
 StatusOr<std::vector<std::string>> ShareDevices(std::string_view text, uint32_t count,
                                                 uint32_t each = 1);
 

@@ -1,11 +1,11 @@
 // A thread that runs timers, callbacks of file descriptors, one poller, and tasks that any thread
 // posts. The poller is for a library such as UCX, which makes progress only when it is called.
 //
-// Threads: Post from any thread; everything else on the loop's own thread.
-// Ownership: EventLoopThread is the running thread. When the last shared_ptr to it is gone, the
-// thread runs the tasks that were posted before, and ends. The destructor waits for this end,
-// except on the loop's own thread. EventLoop is the state, which may outlive the thread. Tasks that
-// are posted after the end, and timers that have not run by then, are dropped.
+// Threads: Post and InLoop from any thread; all other functions of EventLoop on the loop's thread.
+// Ownership: an EventLoopThread owns the thread. When its last shared_ptr is gone, the thread runs
+// the tasks that were posted before, and ends. Its destructor waits for this end, unless it runs on
+// the loop's thread. The EventLoop is the state of the loop and may outlive the thread. The loop
+// drops tasks that are posted after the end, and timers that have not run by then.
 #pragma once
 
 #include <atomic>
@@ -26,15 +26,17 @@
 
 namespace longhaul {
 
-// A library that makes progress only when called, with a descriptor to sleep on.
+// A library that makes progress only when the loop calls it, with a descriptor to sleep on. The
+// loop calls all functions on its thread.
 class Poller {
  public:
   virtual ~Poller() = default;
   // Returns a descriptor that becomes readable when there is work.
   virtual int fd() const = 0;
-  // Works for a short time. True: it made progress, so call it again.
+  // Works for a short time. True: there may be more work, so the loop calls Progress again.
   virtual bool Progress() = 0;
-  // Call it before sleeping on fd(). False: there is work already; call Progress instead.
+  // The loop calls Arm before it sleeps on fd(). False: there is work already, so the loop calls
+  // Progress instead of sleeping.
   virtual bool Arm() = 0;
 };
 
@@ -43,31 +45,35 @@ class EventLoop {
   using Task = std::function<void()>;
   using TimerId = std::pair<MonoTime, uint64_t>;
 
+  // Makes a loop without a thread, for EventLoopThread and ManualLoop. Errors: by errno, such as
+  // kResourceExhausted if the process has too many descriptors.
   static StatusOr<std::shared_ptr<EventLoop>> Create();
   ~EventLoop();
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Runs `task` on the loop's thread, in the order of the calls. False: the loop has ended, and the
-  // task is dropped.
+  // Runs `task` later on the loop's thread, never inside this call. Tasks run in the order of the
+  // calls. False: the loop has ended, and the task is dropped.
   bool Post(Task task);
   bool InLoop() const { return std::this_thread::get_id() == thread_id_.load(); }
 
   // The clock of the loop's timers: Now(), or the time that a ManualLoop was set to.
   MonoTime now() const { return manual_now_ ? *manual_now_ : Now(); }
 
-  // Runs `task` once, at `time` or later.
+  // Runs `task` once, at `time` (of now()) or later. The id is for CancelTimer.
   TimerId AddTimer(MonoTime time, Task task);
   // Does nothing if the timer has already run.
   void CancelTimer(TimerId id) { timers_.erase(id); }
 
-  // Calls `callback` with the epoll events whenever `fd` is ready (level-triggered unless `events`
-  // says otherwise). Does not own `fd`: call Unwatch before you close it.
+  // Calls `callback` with the epoll events whenever `fd` is ready. `events` as in epoll_ctl(2), so
+  // level-triggered without EPOLLET. Does not own `fd`: call Unwatch before you close `fd`. Errors:
+  // by errno, such as kAlreadyExists if the loop watches `fd` already.
   Status Watch(int fd, uint32_t events, std::function<void(uint32_t)> callback);
+  // Destroys the callback of `fd`. Does nothing if `fd` is not watched.
   void Unwatch(int fd);
 
-  // Replaces the poller. Null only removes the old one. A poller must live until it is replaced
-  // or the loop has ended.
+  // Replaces the poller. Null only removes the old one. Does not own the poller, which must live
+  // until it is replaced or the loop has ended. Errors: those of Watch.
   Status SetPoller(Poller* poller);
 
  private:
@@ -101,6 +107,8 @@ class EventLoop {
 
 class EventLoopThread {
  public:
+  // Starts a thread that runs a new loop. Signals are blocked in the thread. Errors: those of
+  // EventLoop::Create.
   static StatusOr<std::shared_ptr<EventLoopThread>> Start();
   ~EventLoopThread();
   EventLoopThread(const EventLoopThread&) = delete;
@@ -116,19 +124,20 @@ class EventLoopThread {
   std::thread thread_;
 };
 
-// A loop for simulations. It has no thread: the simulation calls Step, on the thread that made the
-// loop. Its clock stands still between the calls. Tasks and timers run; descriptors are not
-// watched.
+// A loop for simulations, without a thread. The simulation calls Step, on the thread that made the
+// loop, and Step runs tasks and timers. The loop's clock stands still between these calls.
+// Callbacks of descriptors never run.
 class ManualLoop {
  public:
+  // `now`: the first time of the loop's clock. Errors: those of EventLoop::Create.
   static StatusOr<std::unique_ptr<ManualLoop>> Create(MonoTime now);
   // Drops tasks and timers that have not run.
   ~ManualLoop();
   ManualLoop(const ManualLoop&) = delete;
   ManualLoop& operator=(const ManualLoop&) = delete;
   const std::shared_ptr<EventLoop>& loop() const { return loop_; }
-  // Runs the posted tasks, sets the clock to the next timer, and runs the timers that are due then.
-  // False: no timer is due by `limit`, and the clock is now `limit`.
+  // Runs the posted tasks, sets the clock to the next timer, and runs the timers that are due then
+  // and the tasks that they post. False: no timer is due by `limit`, and the clock is now `limit`.
   bool Step(MonoTime limit);
 
  private:

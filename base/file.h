@@ -1,4 +1,5 @@
-// Reads whole files, writes files atomically, and maps files read-only.
+// Reads whole files, writes files atomically, and maps files read-only. Thread-safe. Errors: the
+// code that fits errno (kNotFound, kPermissionDenied, ...); the message names the path.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +12,29 @@
 
 namespace longhaul {
 
-// Reads the whole file. kResourceExhausted if it is larger than `limit_bytes`.
+// Reads the whole file. kResourceExhausted: the file is larger than `limit_bytes`.
+// kInvalidArgument: `path` is a folder.
 StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes = 1ull << 30);
 
 // Writes `path` atomically: a reader sees the whole old or the whole new contents, also after a
-// crash. Uses a temporary name, fsync, rename, fsync of the folder. `mode` as in open(2).
+// crash. Uses a temporary name, fsync, rename, fsync of the folder. The folder must exist. `mode`
+// as in open(2).
 Status WriteFileAtomic(const std::string& path, std::string_view contents, unsigned mode = 0644);
 
 // Checks that a name from a peer, such as a run's id, is safe as a file name: 1 to 200 letters,
-// digits, '-', '_' and '.', not beginning with '.'. The error message calls the name `what`.
+// digits, '-', '_' and '.', not beginning with '.'. kInvalidArgument: the name is not safe; the
+// message calls it `what`.
 Status CheckFileName(std::string_view what, std::string_view name);
 
-// Makes the folder and its parents; OK if it exists.
+// Makes the folder and its parents. OK if the folder exists already.
 Status MakeDirectories(const std::string& path);
 
 // Calls fsync for the file or folder at `path`.
 Status SyncPath(const std::string& path);
 
-// A read-only memory mapping, valid for the life of the object. Move-only. An empty file maps to
-// an empty span.
+// A read-only memory mapping, valid for the life of the object. Move-only. An empty file, and a
+// default object, have an empty span. The file must not shrink while it is mapped: reading bytes
+// that are gone ends the process with SIGBUS.
 class MappedFile {
  public:
   static StatusOr<MappedFile> Open(const std::string& path);
@@ -44,9 +49,9 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// 128 random bits from the kernel as UUID text (version 4).
+// Returns 128 random bits from the kernel as UUID text (version 4). Cannot fail.
 std::string RandomUuid();
-// `count` random bytes from the kernel.
+// Returns `count` random bytes from the kernel. Cannot fail.
 std::string RandomBytes(size_t count);
 
 }  // namespace longhaul

@@ -1,7 +1,7 @@
 // Converts fp16 and bf16 to fp32 and back by plain integer and fp32 operations, so that every
 // machine gives the same bits. Keeps subnormals and rounds to nearest even. A NaN stays a NaN; the
 // conversion from fp32 makes it quiet. Nothing branches on values, so that loops over these
-// functions vectorise. Pure functions.
+// functions vectorize. Pure functions. fp16 and bf16 values are uint16_t with their bit patterns.
 #pragma once
 
 #include <bit>

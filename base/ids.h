@@ -12,7 +12,7 @@ namespace longhaul {
 // A run's id as people see it: "<name>-<6 characters>".
 using RunId = Strong<struct RunIdTag, std::string>;
 // The number of an attempt at a run, from 1; 0 is "none". An attempt is one assignment of stages to
-// worker processes. It is not an epoch of the data.
+// worker processes. An Epoch is not a pass over the data.
 using Epoch = Strong<struct EpochTag, uint64_t>;
 // A worker's persistent id (UUID text in its state directory).
 using WorkerId = Strong<struct WorkerIdTag, std::string>;
@@ -21,12 +21,12 @@ using Incarnation = Strong<struct IncarnationTag, std::string>;
 // Position in the pipeline, 0 = the stage that holds the embedding.
 using StageIndex = Strong<struct StageIndexTag, uint32_t>;
 // The number of an edge of the plan (run/plan/plan.h). Two cells of a run send each other data over
-// an edge. A cell is a stage of one replica.
+// an edge. A cell is one stage of one data-parallel replica.
 using EdgeId = Strong<struct EdgeIdTag, uint32_t>;
 
 // Optimizer step. The first one is 1; "step 0" is the untrained model.
 using Step = Strong<struct StepTag, uint64_t>;
-// Number of a microbatch within its global step, from 0.
+// Number of a microbatch within one optimizer step of its data-parallel replica, from 0.
 using Microbatch = Strong<struct MicrobatchTag, uint32_t>;
 
 enum class Direction : uint8_t {
@@ -34,9 +34,10 @@ enum class Direction : uint8_t {
   kBackward = 1,  // activation gradients, from stage s + 1 to s
 };
 
-// A part of a microbatch: consecutive tokens of its sequences. Stages compute and pass on one slice
-// at a time. Every microbatch has the same number of slices (`pipeline.slices`). A Microbatch
-// converts to its first slice. If there is only one slice, this is the whole microbatch.
+// A part of a microbatch (a sequence chunk): consecutive tokens of its sequences. Stages compute
+// and pass on one slice at a time. Every microbatch has the same number of slices, set by
+// `pipeline.slices` of the run file. A Microbatch converts to its first slice, which is the whole
+// microbatch if there is only one slice.
 struct Slice {
   Microbatch microbatch;
   uint32_t index = 0;  // within the microbatch, in token order
@@ -54,7 +55,7 @@ class SliceOrder {
  public:
   constexpr explicit SliceOrder(uint32_t slices) : slices_(slices) {}
   constexpr uint32_t slices() const { return slices_; }  // of a microbatch
-  // Returns the number of slices that come before `slice`.
+  // Returns the number of slices of a step that come before `slice` in passes of `direction`.
   constexpr uint32_t PlaceOf(const Slice& slice, Direction direction) const {
     return slice.microbatch.value() * slices_ + Turned(slice.index, direction);
   }

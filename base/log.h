@@ -1,6 +1,7 @@
 // Logging for all programs. A line has the time, the level and the message. It goes to standard
 // error, and a copy to a callback (SetLogTap). Lines are made printable (base/printable.h) and cut
-// at 16 KiB. Use base/peer_log.h for lines that a peer can cause.
+// at 16 KiB. Use base/peer_log.h for lines that a peer can cause. All functions except InitLogging
+// are thread-safe.
 //
 //   LogInfo("worker {} of {} has joined", name, count);
 //
@@ -21,12 +22,13 @@ namespace longhaul {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
 
-// Begins to log lines of `level` and above: trace, debug, info, warn, error or off. Call it once,
-// first in main(): earlier lines go to standard output.
+// Begins to log lines of `level` and above: trace, debug, info, warn, error or off. Call
+// InitLogging once, first in main(): earlier lines go to standard output. kInvalidArgument: another
+// word.
 Status InitLogging(const std::string& level);
 // Whether lines of this level are written.
 bool LogsAt(LogLevel level);
-// Thread-safe.
+// Logs a line that is formatted already. Drops the line if its level is not logged.
 void WriteLog(LogLevel level, std::string_view line);
 // Writes out all lines so far, for a process that ends by std::_Exit.
 void FlushLog();
@@ -52,8 +54,9 @@ void LogError(fmt::format_string<Args...> format, Args&&... args) {
   Log(LogLevel::kError, format, std::forward<Args>(args)...);
 }
 
-// From now on, calls `sink` with the level ("info") and the message of every line, on the thread
-// that logs it. `sink` must not log. An empty function removes the sink.
+// From now on, calls `sink` with the level ("info") and the message of every line, one line at a
+// time, on the thread that logs the line. `sink` must not log. Replaces the earlier sink, which
+// does not run any more when SetLogTap returns. An empty function only removes the earlier sink.
 void SetLogTap(std::function<void(std::string_view level, std::string_view message)> sink);
 
 }  // namespace longhaul

@@ -9,7 +9,7 @@
 
 namespace longhaul {
 
-// Thread-safe. May be destroyed as soon as a wait has returned.
+// Thread-safe. May be destroyed as soon as a wait has returned. Further calls of Notify do nothing.
 class Notification {
  public:
   void Notify() {
@@ -21,7 +21,7 @@ class Notification {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return happened_; });
   }
-  // Waits at most `limit`. False: the event has not happened yet.
+  // Waits at most `limit`, which must be finite. False: the event has not happened yet.
   bool WaitFor(absl::Duration limit) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return happened_; });

@@ -1,5 +1,6 @@
-// Writes log lines that a peer can cause: at most one line a second about each peer. The next line
-// about the peer ends with the number of omitted ones: "... (37 more in the last 2 s)".
+// Writes log lines that a peer can cause. A peer is another program on the network, trusted or not.
+// Writes at most one line a second about each peer. The next line about the peer ends with the
+// number of omitted lines: "... (37 more in the last 2 s)". Nothing here fails.
 //
 //   LogAboutPeer(LogLevel::kWarn, "192.0.2.7", "a worker was refused: ...");
 #pragma once
@@ -21,10 +22,12 @@ namespace longhaul {
 // Thread-safe.
 void LogAboutPeer(LogLevel level, std::string_view peer, std::string_view message);
 // For each peer about which no line was written for a second, logs the number of omitted lines, if
-// any were omitted. Daemons call it regularly, because the peer may cause no further line.
+// any were omitted, at level kWarn. Daemons call this function regularly, because the peer may
+// cause no further line. Thread-safe.
 void LogWhatWasLeftOut();
 
-// The rate limit behind both functions, without log and clock. Not thread-safe.
+// The rate limit of both functions. The caller passes the time and writes the lines. Not
+// thread-safe.
 class PeerLines {
  public:
   static constexpr absl::Duration kInterval = absl::Seconds(1);

@@ -1,5 +1,5 @@
 // Philox4x32, a counter-based random generator (Salmon et al., SC 2011): random access, no state,
-// the same numbers on every machine. Used for parameter initialisation and for stochastic rounding.
+// the same numbers on every machine. Used for parameter initialization and for stochastic rounding.
 // Random123 computes the numbers; codec/simd/noise-inl.h computes the same ones for several blocks
 // at a time.
 #pragma once

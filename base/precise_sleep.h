@@ -1,4 +1,4 @@
-// Precise sleep, for replays of work with a known duration.
+// Precise sleep, for replays of work whose duration is known. Cannot fail.
 #pragma once
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 // Makes peers' text (names, logs, messages) safe to show in a terminal or a log. Control
 // characters, characters that change the direction of writing, and bytes that are not UTF-8 become
-// '?'. A tab and the end of a line become a blank. Pure functions.
+// '?'. A tab and the end of a line become a space. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,11 @@
 
 namespace longhaul {
 
-// Returns one line. A text longer than `limit` bytes is cut to `limit` bytes, at a whole character,
-// and "..." is added.
+// Returns one line. A text longer than `limit` bytes is cut to at most `limit` bytes, at a whole
+// character, and "..." is added.
 std::string Printable(std::string_view text, size_t limit = std::numeric_limits<size_t>::max());
-// The same for a text of several lines: the ends of lines stay.
+// Makes a text of several lines printable like Printable, but keeps the ends of lines and has no
+// limit.
 std::string PrintableLines(std::string_view text);
 
 }  // namespace longhaul

@@ -15,7 +15,8 @@ class RateLimit {
   RateLimit(double per_second, double burst)
       : per_second_(per_second), burst_(burst), left_(burst) {}
 
-  // Counts one event. Returns how long to wait before the next one, or zero.
+  // Counts one event at `now`, also if the event comes too early. Returns how long to wait before
+  // the next event; zero: the next one may come at once.
   absl::Duration Take(MonoTime now) {
     if (last_ != MonoTime()) {
       const double seconds = absl::ToDoubleSeconds(now - last_);

@@ -1,5 +1,5 @@
-// Authenticated encryption between two sides. They agree on a secret by X25519, and encrypt
-// messages by AES-256-GCM.
+// Authenticated encryption between two sides. The sides agree on a secret by X25519, and encrypt
+// messages by AES-256-GCM. If OpenSSL lacks one of the two, the process aborts.
 //
 // Threads: one at a time per object.
 #pragma once
@@ -28,8 +28,8 @@ class EphemeralKey {
   EphemeralKey& operator=(EphemeralKey&&) noexcept;
 
   const std::string& public_key() const { return public_key_; }
-  // Returns the 32-byte secret that only the two sides can compute. kInvalidArgument: the
-  // argument is no public key, or is one that gives the same secret with every key.
+  // Returns the secret that only the two sides can compute, as 32 raw bytes. kInvalidArgument:
+  // `peer_public_key` is not a public key, or it gives the same secret with every key.
   StatusOr<std::string> Agree(std::string_view peer_public_key) const;
 
  private:
@@ -38,25 +38,25 @@ class EphemeralKey {
   std::string public_key_;
 };
 
-// Seals or opens the messages of one direction of a conversation. Each end has a Sealer for this
-// direction, with the same key. Both count the messages, so a message that was repeated, reordered
-// or changed, or follows a lost one, does not open. A key must serve one direction of one
-// conversation only.
+// Seals (encrypts) or opens (decrypts) the messages of one direction of a conversation. The sender
+// and the receiver have a Sealer each, with the same key; one only seals, the other only opens.
+// Both count the messages, so a message that was repeated, reordered or changed, or follows a lost
+// one, does not open. A key must serve one direction of one conversation only.
 class Sealer {
  public:
-  explicit Sealer(std::string_view key);  // kSealKeyBytes
+  explicit Sealer(std::string_view key);  // must have kSealKeyBytes bytes; is copied
   ~Sealer();
   Sealer(const Sealer&) = delete;
   Sealer& operator=(const Sealer&) = delete;
 
-  // Encrypts the next message, `head` followed by `body`, to `out`, which has room for both.
-  // `open` is not encrypted, but authenticated with the message.
+  // Encrypts the next message, `head` followed by `body`, to `out`, which has room for both. Writes
+  // the authentication tag to `tag`. The tag also covers `open`, bytes that are sent unencrypted.
   void Seal(std::span<const std::byte> open, std::span<const std::byte> head,
             std::span<const std::byte> body, std::byte* out,
             std::span<std::byte, kSealTagBytes> tag);
-  // Decrypts the next message to `out`, which is as long as `sealed`. False: the bytes are not
-  // those of the next message that the other end sealed. Then `out` is unusable, and the
-  // conversation must end.
+  // Decrypts the next message, `sealed`, to `out`, which is as long as `sealed`. False: `open`,
+  // `sealed` and `tag` are not the next message that the other end sealed. Then the contents of
+  // `out` are unusable, and the conversation must end.
   bool Open(std::span<const std::byte> open, std::span<const std::byte> sealed,
             std::span<const std::byte, kSealTagBytes> tag, std::byte* out);
 

@@ -6,10 +6,11 @@
 namespace longhaul {
 
 // Blocks SIGINT and SIGTERM in this thread and in threads that it starts later, and ignores SIGPIPE
-// in the whole process. Call it first in main().
+// in the whole process. Call BlockShutdownSignals first in main().
 void BlockShutdownSignals();
-// Waits for SIGINT or SIGTERM, at most `limit`. Returns the signal's number, or 0 if neither came.
-// Only one thread may wait.
+// Waits for SIGINT or SIGTERM, at most `limit`, after BlockShutdownSignals. Returns the signal's
+// number. Returns 0 if neither came, or if another signal interrupted the wait. Only one thread may
+// wait.
 int WaitForShutdownSignal(absl::Duration limit);
 
 }  // namespace longhaul

@@ -2,14 +2,14 @@
 // where the library is called (FromException). The code of a status tells the caller what to do:
 //
 //   kUnavailable         retry this call
-//   kAborted             the epoch (an attempt at a run) is over; a higher layer restarts the run
+//   kAborted             this attempt at a run is over; a higher layer restarts the run
 //   kFailedPrecondition  a person has to act
 //   kInvalidArgument     bad configuration or bad bytes
 //   kDataLoss            a checksum does not match
 //   kResourceExhausted   a limit was reached; the message names it
 //   kCancelled           the object was closed while the call was waiting
 //
-// A message names the expected and the actual value, and what to do.
+// A message names the expected and the actual value, and what to do. All functions are thread-safe.
 #pragma once
 
 #ifndef __CUDACC__  // nvcc refuses fmt's constexpr functions; kernels return no statuses
@@ -57,17 +57,20 @@ LH_STATUS_FUNCTION(Unauthenticated)
 #undef LH_STATUS_FUNCTION
 #endif
 
-// Puts "<context>: " before the message; keeps code and payloads. OK stays OK.
+// Returns `status` with "<context>: " before its message, and with the same code and payloads. OK
+// stays OK.
 Status Annotate(const Status& status, std::string_view context);
 
-// kInternal "<what>: <exception's message>".
+// Returns kInternal with the message "<what>: <exception's message>".
 Status FromException(std::string_view what, const std::exception& error);
 
-// Returns a status with a code that fits errno, and the message "<what>: <strerror>".
+// Returns a status with the code that fits `error_number`, a value of errno (ENOENT: kNotFound),
+// and the message "<what>: <strerror>". 0 gives OK.
 Status FromErrno(std::string_view what, int error_number);
 
 }  // namespace longhaul
 
+// Evaluates `expression`, a Status. If it is an error, returns it from the current function.
 #define LH_RETURN_IF_ERROR(expression)                                              \
   do {                                                                              \
     if (::absl::Status lh_status = (expression); !lh_status.ok()) return lh_status; \
@@ -75,7 +78,9 @@ Status FromErrno(std::string_view what, int error_number);
 
 #define LH_CONCAT_INNER(a, b) a##b
 #define LH_CONCAT(a, b) LH_CONCAT_INNER(a, b)
-// LH_ASSIGN_OR_RETURN(auto file, ReadFile(path));
+// LH_ASSIGN_OR_RETURN(auto file, ReadFile(path)): evaluates a StatusOr. Returns its error from the
+// current function, or initializes `file` with its value. Several statements: not for an `if`
+// without braces.
 #define LH_ASSIGN_OR_RETURN(declaration, expression) \
   LH_ASSIGN_OR_RETURN_INNER(LH_CONCAT(lh_status_or_, __LINE__), declaration, expression)
 #define LH_ASSIGN_OR_RETURN_INNER(variable, declaration, expression) \

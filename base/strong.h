@@ -21,7 +21,7 @@ class Strong {
   friend constexpr auto operator<=>(const Strong&, const Strong&) = default;
   friend std::ostream& operator<<(std::ostream& out, const Strong& s) { return out << s.value_; }
 
-  // Returns the next number of a counter.
+  // For integers: returns the value plus 1.
   constexpr Strong Next() const { return Strong(static_cast<Rep>(value_ + 1)); }
 
   template <class H>

@@ -15,12 +15,13 @@ inline constexpr size_t kMinTokenBytes = 16;
 inline constexpr size_t kMaxTokenBytes = 4096;
 
 // Returns the first line of the file, trimmed: printable ASCII, kMinTokenBytes to kMaxTokenBytes.
-// Logs a warning if all users of the machine can read the file. kFailedPrecondition names the fault
-// and says how to make a good file.
+// Logs a warning if all users of the machine can read the file. kFailedPrecondition: the file
+// cannot be read or has no such line; the message says how to make a good file.
 StatusOr<std::string> LoadToken(const std::string& path);
 
-// Writes a new random token (256 bits) to `path`, readable only by its owner. kAlreadyExists if the
-// file exists, because a token in use must not be overwritten.
+// Writes a new random token (256 bits, a shared secret) to `path`, readable only by its owner.
+// kAlreadyExists: the file exists, and a token in use must not be overwritten. Other errors: by
+// errno.
 Status GenerateTokenFile(const std::string& path);
 
 }  // namespace longhaul

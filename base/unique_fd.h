@@ -7,7 +7,7 @@
 
 namespace longhaul {
 
-// Move-only. Takes a result of open(2) or socket(2); a negative one means that there is no
+// Move-only. Takes a result of open(2) or socket(2); a negative number means that there is no
 // descriptor.
 class UniqueFd {
  public:
@@ -22,7 +22,7 @@ class UniqueFd {
 
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
-  // Closes its descriptor and takes `fd`.
+  // Closes the descriptor, if there is one, and takes `fd`.
   void Reset(int fd = -1) {
     if (fd_ >= 0) ::close(fd_);
     fd_ = fd;

@@ -1,4 +1,4 @@
-// The version of longhaul, which all programs show. Set in the top CMakeLists.txt.
+// The version of longhaul, which all programs show. The top CMakeLists.txt sets it.
 #pragma once
 
 #include <string_view>

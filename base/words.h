@@ -8,10 +8,10 @@
 
 namespace longhaul {
 
-// Whether the enum has a value of this number. The function reads the answer in its own name: the
-// compiler ends this name with "kValue = Colour::kRed" for a value, and with "kValue = (Colour)7"
-// for another number. A value's scope may have a parenthesis, too: "kValue = (anonymous
-// namespace)::Colour::kRed".
+// Whether `kValue` is one of the named values of its enum. The function finds the answer in
+// __PRETTY_FUNCTION__, which ends with "kValue = Colour::kRed" for a named value, and with "kValue
+// = (Colour)7" for another number. The scope of a named value may have a parenthesis, too: "kValue
+// = (anonymous namespace)::Colour::kRed".
 template <auto kValue>
 constexpr bool IsValueOfEnum() {
   std::string_view name = __PRETTY_FUNCTION__;

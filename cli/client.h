@@ -37,11 +37,13 @@ struct LocalCluster {
   bool insecure = false;
 };
 
-// The functions that commands need for clusters on this machine. deploy implements them.
+// The functions that commands need for clusters on this machine. All must be set. The library
+// deploy implements them; commands call them on one thread.
 struct LocalClusters {
-  // Returns the cluster to use if no coordinator is named. Errors say what to do.
+  // Returns the cluster to use if no coordinator is named. Any error means that there is no such
+  // cluster; the message tells the user what to do.
   std::function<StatusOr<LocalCluster>()> find;
-  // Returns the cluster whose coordinator has this address; nullopt: there is none.
+  // Returns the cluster whose coordinator has this address (host:port); nullopt: there is none.
   std::function<std::optional<LocalCluster>(std::string_view address)> at;
   // Sets the links of the cluster `name` to those of a topology.
   std::function<Status(const std::string& name, const TopologySpec& topology)> apply_topology;
@@ -53,8 +55,8 @@ struct CoordinatorAccess {
   std::vector<std::string> addresses;
   std::string address_source;  // "--coordinator", "LONGHAUL_COORDINATOR", "the local cluster 'x'"
   std::string token_file;      // "": none
-  std::string token_source;    // "FILE (from --token-file)"
-  // File of this user's key and certificate.
+  std::string token_source;    // "FILE (from --token-file)"; "" without a token
+  // File of this user's key and certificate. Client::Open creates it if it does not exist.
   std::string credentials_file;
   bool insecure = false;
   std::string local_cluster;  // the coordinator's cluster on this machine; "": none
@@ -62,8 +64,8 @@ struct CoordinatorAccess {
 
 // Finds the coordinator, its token and whether it is insecure: from --coordinator, --token-file and
 // --insecure, else from LONGHAUL_COORDINATOR, LONGHAUL_TOKEN_FILE and LONGHAUL_INSECURE. Uses the
-// local cluster only if neither names a coordinator. If there is no local cluster either,
-// kFailedPrecondition says what to do.
+// local cluster only if neither names a coordinator. kFailedPrecondition: there is no local cluster
+// either; the message says what to do. kInvalidArgument: the text is not a list of addresses.
 //
 // The certificate's file is LONGHAUL_IDENTITY. If that is not set, it is the file of the local
 // cluster whose coordinator has the first address. If there is no such cluster, it is ADDRESS.pem,
@@ -80,7 +82,8 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags,
 // never repeats a call, because the coordinator may have carried it out.
 class Client {
  public:
-  // First joins, to get a certificate, if the user has none yet. Error messages are for people.
+  // First joins, to get a certificate, if the user has none yet. May block for some seconds. Any
+  // error means that there is no connection; its message is for people.
   static StatusOr<std::unique_ptr<Client>> Open(CoordinatorAccess access, Interrupt& interrupt);
 
   const CoordinatorAccess& access() const { return access_; }
@@ -131,7 +134,8 @@ class Client {
   }
 
   // Passes every message of a stream to `each`, until `each` returns false or the stream ends.
-  // Returns OK in both cases, else an error as Call does.
+  // Returns OK in both cases, else an error as Call does. There is no time limit. `each` runs on
+  // the calling thread.
   template <class Request, class Reply>
   Status Each(std::unique_ptr<grpc::ClientReader<Reply>> (v1::ControlService::Stub::*method)(
                   grpc::ClientContext*, const Request&),

@@ -22,6 +22,7 @@ struct Scalar {
 
 // Returns the first record of a file. `unix_seconds`: the time in seconds since 1970.
 std::string FirstRecord(double unix_seconds);
+// Returns a record with the values of one step.
 std::string EventRecord(double unix_seconds, uint64_t step, std::span<const Scalar> scalars);
 
 // Returns all values that are known of a step.

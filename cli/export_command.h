@@ -21,7 +21,8 @@ struct ExportOptions {
   bool merged = false;
 };
 
-// Returns the exit code. On failure it leaves no new folder.
+// Fetches the checkpoint from the coordinator and writes the folder. Returns the exit code kDone,
+// or an error for the user. After an error there is no new folder.
 StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options);
 
 }  // namespace longhaul::cli

@@ -15,7 +15,7 @@ std::string TimeText(int64_t unix_ms, bool terminal);
 std::string SecondsText(double seconds);
 // "12%" for 0.12.
 std::string PercentText(double share);
-// "1,234,567".
+// "1,234,567": rounded to a whole number. "inf" or "nan" if `value` is not finite.
 std::string GroupedText(double value);
 // Seven significant digits: enough to see a loss fall.
 std::string LossText(double loss);
@@ -30,6 +30,7 @@ std::string StepText(const v1::RunStatus& run);
 std::string ReplicasText(const v1::RunStatus& run);
 
 bool HasEnded(const v1::RunStatus& run);
+// Returns the color for a state of a run or of a link; kPlain for other texts.
 Style StateStyle(const std::string& state);
 // A sentence on what the user can do about a run in this state; "": nothing.
 std::string Advice(const v1::RunStatus& run);

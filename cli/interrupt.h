@@ -11,8 +11,8 @@
 
 namespace longhaul::cli {
 
-// Create it before other threads start, because it blocks SIGINT and SIGTERM in threads that start
-// later. It also ignores SIGPIPE. All methods are thread-safe.
+// Create it before other threads start, because it blocks SIGINT and SIGTERM in the calling thread
+// and in threads that start later. It also ignores SIGPIPE. All methods are thread-safe.
 class Interrupt {
  public:
   Interrupt();
@@ -21,7 +21,8 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   bool fired() const;
-  // Waits for the interrupt, at most `limit`. Returns whether it has occurred.
+  // Waits for the interrupt, at most `limit`, which must be finite. Returns whether the interrupt
+  // has occurred.
   bool WaitFor(absl::Duration limit);
   // Acts as if the signal had arrived.
   void Fire();

@@ -1,6 +1,6 @@
 // Decides how long a command that follows a stream of the coordinator retries after the coordinator
 // has gone. A stream may be quiet for hours, so time counts from the first call that found no
-// coordinator, not from the last message. Pure.
+// coordinator, not from the last message. Reads no clock. Not thread-safe.
 #pragma once
 
 #include <optional>

@@ -8,7 +8,8 @@
 namespace longhaul::cli {
 
 // Prints the stages and their ranks, the links, and the predictions: how each stage spends a step,
-// how other codecs would do, and the shortest possible step. `plan` is a plan for `spec`.
+// how long a step would take with other codecs, and the shortest possible step. `plan` is a plan
+// for `spec`.
 void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec);
 
 }  // namespace longhaul::cli

@@ -24,10 +24,11 @@ class Option;
 
 namespace longhaul::cli {
 
+// Exit codes of the program.
 inline constexpr int kDone = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kWrongUsage = 2;
-inline constexpr int kInterrupted = 130;
+inline constexpr int kInterrupted = 130;  // ended by Ctrl-C
 
 // One running command. Threads: one.
 class Invocation {
@@ -41,9 +42,9 @@ class Invocation {
   bool json() const { return json_; }
   Interrupt& interrupt() { return interrupt_; }
   // Returns the client, which lives as long as this object. The first call finds the coordinator
-  // and makes the connection.
+  // and makes the connection. Errors: those of FindCoordinator and Client::Open.
   StatusOr<Client*> Connect();
-  // Asks the coordinator: calls Connect, then Client::Get.
+  // Calls the coordinator: Connect, then Client::Get.
   template <class Service, class Request, class Reply>
   StatusOr<Reply> Get(grpc::Status (Service::*method)(grpc::ClientContext*, const Request&, Reply*),
                       const Request& request, absl::Duration limit = absl::Seconds(30)) {
@@ -82,11 +83,14 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
+  // Parses the arguments, runs the command, and returns the program's exit code. Call it once, on
+  // the main thread.
   int Run(int argc, const char* const* argv);
 
   // For files that add commands: adds a command with --coordinator, --token-file, --insecure and
   // --json. Users may also write these flags before the command. `body` runs the command. If it
-  // returns an error, the program prints the message and exits with 1, or 130 after Ctrl-C.
+  // returns an error, the program prints the message and exits with 1, or 130 after Ctrl-C. The
+  // returned command belongs to this object.
   CLI::App* AddCommand(const std::string& name, const std::string& description, CommandBody body);
   // Adds a subcommand. When a user gives it, the parent's own body does not run.
   CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::string& description,
@@ -108,7 +112,8 @@ class Program {
     return AddCommand(app_.get(), name, description, body);
   }
 
-  // For other libraries: they add commands to app(), which store their exit codes in *exit_code().
+  // For other libraries: they add commands to app(), and these commands store their exit codes in
+  // *exit_code(). Both live as long as this object.
   CLI::App& app() { return *app_; }
   int* exit_code() { return &exit_code_; }
   // Makes --coordinator, --token-file and --insecure before `command` a usage error. With

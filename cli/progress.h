@@ -12,7 +12,8 @@
 
 namespace longhaul::cli {
 
-// Threads: one. `what` names the work; `terminal` must outlive this object. Tests pass `now`.
+// Threads: one. `what` names the work: "uploading the data". `terminal` must outlive this object.
+// Tests pass `now`. Call Bytes or Say often; only some calls write. The destructor clears the line.
 class Progress {
  public:
   Progress(const Terminal& terminal, std::string what, std::function<MonoTime()> now = Now);
@@ -20,7 +21,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // "uploading the data: 1.2 GB of 4 GB, 30%, 2m05s left". `total` 0: unknown.
+  // "uploading the data: 1.2 GB of 4 GB, 30%, 2m05s left". In bytes. `total` 0: unknown.
   void Bytes(uint64_t done, uint64_t total);
   // "<what>: <text>", or `what` alone if the text is empty.
   void Say(std::string_view text);

@@ -23,10 +23,10 @@ class StepFiles {
 
   // Call it in the order of steps.
   void Add(const v1::StepRecord& step);
-  // Writes the added steps out, so that others can read them. If some could not be written,
-  // returns why.
+  // Writes the added steps out, so that other programs can read them. The error says why some could
+  // not be written.
   Status Flush();
-  // Paths, for people.
+  // The paths of the files.
   const std::vector<std::string>& paths() const { return paths_; }
 
  private:

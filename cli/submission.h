@@ -17,21 +17,22 @@ namespace longhaul::cli {
 
 struct Submission {
   RunSpec spec;
-  v1::SubmitRequest request;       // data_files without hashes until HashData
-  std::vector<std::string> paths;  // of request.data_files
+  v1::SubmitRequest request;       // data_files have no hashes until HashData
+  std::vector<std::string> paths;  // path of each of request.data_files, in the same order
   // Set if spec.weights.from names a published model.
   std::optional<published::Weights> weights;
-  std::optional<data::Mixture> mixture;  // the data sets of spec.data.sets
-  std::string mixture_json;              // the list of these sets for workers
-  std::string weights_json;              // the weights' list for workers; "" until HashWeights
+  // The data sets that spec.data.sets names; nullopt if it names none or until the data is read.
+  std::optional<data::Mixture> mixture;
+  std::string mixture_json;  // `mixture` as workers get it; "" without data sets
+  std::string weights_json;  // `weights` as workers get them; "" until HashWeights
 };
 
 // Reads the run file, and the folder of the published model that it names, but no data.
 // kInvalidArgument has every error at once.
 StatusOr<Submission> ReadRunFile(const std::string& file,
                                  const std::vector<std::string>& overrides);
-// The same, and checks that the data files are readable and long enough. kInvalidArgument has every
-// error of the run file and its data at once.
+// As ReadRunFile, and checks that the data files are readable and long enough. kInvalidArgument has
+// every error of the run file and its data at once.
 StatusOr<Submission> ReadRunAndData(const std::string& file,
                                     const std::vector<std::string>& overrides);
 // Finds the data files or data sets of submission.spec, and adds them to `submission`.
@@ -46,7 +47,9 @@ Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& s
 // For a plan, which needs no hashes: puts the model's description and the weights' location into
 // the request.
 void DescribeModel(Submission& submission);
-// Uploads data files, chunks of data sets and hashed weights that the coordinator lacks.
+// Uploads data files, chunks of data sets and hashed weights that the coordinator lacks. Call
+// HashData and HashWeights first. Shows progress on the terminal. Errors: those of Client::Call,
+// and the system's for a file that cannot be read.
 Status UploadData(const Terminal& terminal, Client& client, const Submission& submission);
 
 }  // namespace longhaul::cli

@@ -29,8 +29,8 @@ class Table {
   void AddRow(std::vector<TableCell> cells);
   bool empty() const { return rows_.empty(); }
 
-  // Returns the lines of the aligned table, titles first, at most `width` columns wide (0:
-  // unlimited).
+  // Returns the lines of the aligned table, titles first, at most `width` columns wide. Longer
+  // lines are cut. 0: unlimited.
   std::vector<std::string> Lines(int width, bool colour) const;
   // Returns titles and rows, cells separated by tabs.
   std::string Plain() const;

@@ -15,7 +15,8 @@ struct WindowSize {
   int rows = 24;
 };
 
-// Results go to `out`, everything else to `err`. The streams belong to the caller.
+// Results go to `out`, everything else to `err`. The streams must outlive the object. The booleans
+// say what each stream can show; `size` returns the present size of the window.
 struct Terminal {
   std::ostream& out;
   std::ostream& err;
@@ -25,8 +26,8 @@ struct Terminal {
   std::function<WindowSize()> size = [] { return WindowSize{}; };
 };
 
-// Standard output and error of this process. No colour if the output is not a terminal, NO_COLOR is
-// set or TERM is "dumb".
+// Returns standard output and error of this process. No color if the output is not a terminal,
+// NO_COLOR is set or TERM is "dumb". A stream counts as no terminal if TERM is "dumb".
 Terminal ProcessTerminal();
 
 // Returns the number of columns of a printable text, counting one for each character.
@@ -35,6 +36,7 @@ int Columns(std::string_view text);
 std::string Shortened(std::string_view text, int columns);
 
 enum class Style { kPlain, kBold, kDim, kRed, kGreen, kYellow };
+// Returns `text` with the terminal's codes for `style`; unchanged if `colour` is false.
 std::string Styled(std::string_view text, Style style, bool colour);
 
 }  // namespace longhaul::cli

@@ -10,8 +10,9 @@
 namespace longhaul::cli {
 
 // Shows the run until the run has ended or the user presses Ctrl-C, which does not stop the run.
-// Returns kDone, kFailed (the run failed or was stopped) or kInterrupted. If the coordinator goes
-// away, keeps trying for 5 minutes, because workers train on without it.
+// `run`: a run's id or name. Returns kDone, kFailed (the run failed or was stopped) or
+// kInterrupted. If the coordinator goes away, keeps trying for 5 minutes, because workers train on
+// without a coordinator; then returns the error.
 StatusOr<int> WatchRun(Invocation& invocation, Client& client, const std::string& run);
 
 }  // namespace longhaul::cli

@@ -9,7 +9,8 @@
 
 namespace longhaul::cli {
 
-// The live view: title, reason, bar, numbers, stages, links. No line is wider than `columns`.
+// Returns the lines of the live view: title, reason, progress bar, numbers, stages, links. No line
+// is wider than `columns`.
 std::vector<std::string> WatchLines(const v1::RunStatus& run, int columns, bool colour);
 
 // "2026-11-21T01:30:49.123Z tiny-wan-abc123 running step 57/200 loss 2.43 ...".

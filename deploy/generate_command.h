@@ -6,6 +6,7 @@
 
 namespace longhaul::cli {
 
+// Adds the command `generate` to `program` (cli/program.h).
 void AddGenerateCommand(Program& program);
 
 }  // namespace longhaul::cli

@@ -6,7 +6,8 @@
 
 namespace longhaul::cli {
 
-// Returns the functions by which commands find the clusters of `longhaul cluster up`.
+// Returns the functions by which commands find the clusters of `longhaul cluster up`
+// (LocalClusters, cli/client.h).
 LocalClusters ClustersOfThisMachine();
 
 void AddLocalCommands(Program& program);

@@ -1,5 +1,6 @@
-// Runs the parts of `longhaul` that are Python programs: `data` (with `generate`) and `sweep`. This
-// program finds the sources and a Python, and replaces itself by that Python.
+// Runs the parts of `longhaul` that are Python programs: `data` (with `generate`) and `sweep`. The
+// running program finds the Python sources and a Python interpreter, and replaces itself by the
+// interpreter.
 #pragma once
 
 #include <filesystem>
@@ -15,33 +16,35 @@ namespace longhaul {
 struct PythonPart {
   std::string name;      // the subcommand, and the folder of the sources: "data"
   std::string needs;     // the end of "expected a Python that has ": "numpy and tokenizers"
-  std::string check;     // a statement that fails in a Python without `needs`
-  std::string packages;  // the flag of deploy/setup.sh that installs them; "": no packages
+  std::string check;     // a Python statement that fails if `needs` are missing: "import numpy"
+  std::string packages;  // the flag of deploy/setup.sh that installs `needs`; "": no packages
 };
 
-// Where to search. `python` and `sources` are the values of variables; empty: not set.
+// Where to search. `python` and `sources` are the values of environment variables; empty: not set.
 struct PythonSearch {
   std::filesystem::path program;  // the running program's file
   std::string python;             // LONGHAUL_PYTHON
-  std::string sources;            // LONGHAUL_DATA_SOURCES; the part's name is in the middle
-  // Returns what keeps a Python from running the sources; "": nothing. It may start processes.
+  std::string sources;            // LONGHAUL_DATA_SOURCES, with the part's name for DATA
+  // Returns the reason why the interpreter `python` cannot run the sources; "": it can. May start
+  // processes.
   std::function<std::string(const std::string& python)> lacks;
 };
 
 struct PythonProgram {
-  std::string python;
-  std::filesystem::path main;  // main.py
+  std::string python;          // the interpreter
+  std::filesystem::path main;  // the path of main.py
 };
 
 // Finds the sources: in the folder `search.sources`, if set. Else in ../share/longhaul/NAME,
-// relative to the program's folder, else in deploy/NAME of a folder above the program. Finds a
-// Python that lacks nothing: only `search.python`, if set. Else first tries .deps/venv of the
-// checkout or of the installation, then python3 of PATH. kFailedPrecondition names what was tried
-// and how to install what is missing.
+// relative to the program's folder, else in deploy/NAME of a folder above the program. Finds an
+// interpreter for which `search.lacks` returns "": only `search.python`, if set. Else first tries
+// .deps/venv of the checkout or of the installation, then python3 of PATH. kFailedPrecondition: the
+// sources or an interpreter are missing; the message lists the tried paths and how to install them.
 StatusOr<PythonProgram> FindPythonProgram(const PythonPart& part, const PythonSearch& search);
 
-// Finds the program and replaces this process by it, with these arguments. `input`, if given,
-// becomes its standard input. Returns only if this fails.
+// Finds the program and replaces this process by it, with these arguments. `input` becomes the
+// program's standard input; nullopt: the program inherits the standard input. Returns only on an
+// error: that of FindPythonProgram, or by errno. Call it from the main thread.
 Status RunPythonProgram(const PythonPart& part, const std::vector<std::string>& arguments,
                         const std::optional<std::string>& input = std::nullopt);
 

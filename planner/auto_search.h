@@ -1,5 +1,6 @@
-// The search for the value of a key of the run file that is `auto` and that only whole plans can
-// decide: plans each value, and takes the first of the nearly fastest values. Pure.
+// Searches the value of a key of the run file that is `auto` and that needs a plan for each value:
+// plans the run with each value, and takes the first of the nearly fastest values. Pure; any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +18,17 @@ namespace longhaul::coordinator {
 
 // The result of planning the run with one value.
 struct AutoOutcome {
-  std::string value;  // for people: "4 slices"
-  double step_seconds = 0;
-  uint64_t memory_bytes = 0;  // of the stage that needs the most
+  std::string value;          // for people: "4 slices"
+  double step_seconds = 0;    // predicted; 0: the value is impossible
+  uint64_t memory_bytes = 0;  // device memory of the stage that needs the most; 0: impossible
   std::string refused;        // why the value is impossible; empty: it is possible
 };
 
+// One key's search. `request_of` and `say` must not be empty; PlanBestValue calls them on its
+// caller's thread.
 struct AutoSearch {
   std::vector<std::string> values;  // for people; the preferred one first
-  // Returns the request with the value at this index.
+  // Returns the request with the value at this index of `values`.
   std::function<PlanRequest(size_t value)> request_of;
   // A step that is longer than the shortest by at most this share counts as equal.
   double tolerance = 0;
@@ -38,12 +41,14 @@ struct AutoSearch {
   bool takes_more_memory = false;
   std::string none;  // beginning of the error if every value is refused; reasons follow
   // Adds the choice and the results of all tried values to the plan. `tried` is in the order of
-  // `values`, and `chosen` an index of it.
+  // `values`, and may be shorter (takes_more_memory). `chosen` is an index of `tried`. Called once,
+  // with the final plan.
   std::function<void(const std::vector<AutoOutcome>& tried, size_t chosen, Plan* plan)> say;
 };
 
 // Returns the plan of the chosen value. kFailedPrecondition: no value is possible; the message has
-// the reasons of all (but see takes_more_memory). kCancelled: `stop` was requested.
+// the reasons of all (but see takes_more_memory). kCancelled: `stop` was requested. Any other error
+// of MakePlan for one value ends the search and is returned.
 StatusOr<Plan> PlanBestValue(const AutoSearch& search, const std::stop_token& stop);
 
 // Returns "2 slices would take 3 s, 4 slices cannot be (a reason)": all outcomes except the chosen

@@ -1,5 +1,6 @@
-// Computes a lower bound of the step of a chain of workers, from bounds of segments of the chain
-// that are joined in constant time. Pure; private to placement*.cc.
+// Computes a lower bound of the step time of a chain of workers (the stages of one replica, in
+// order). The bound is put together from bounds of segments, which are consecutive stages; joining
+// two segments takes constant time. Pure; private to placement*.cc.
 //
 // The busiest resource bounds the passes, which are all forwards and backwards of a step. For a
 // stage or its network interface the bound is the time until the first microbatch arrives there,
@@ -42,11 +43,14 @@ struct Segment {
   double Bound() const { return stage > round + wire ? stage : round + wire; }
 };
 
+// Bounds of chains. Workers are indices into PlacementProblem::workers.
 class ChainBound {
  public:
+  // Keeps a reference to `problem`, which must be valid (Place() checks it).
   explicit ChainBound(const PlacementProblem& problem);
 
-  // The segment of one worker as one stage.
+  // The segment of one worker as one stage. If the stage does not fit, the times are
+  // kImpossibleSeconds.
   Segment Stage(uint32_t worker, uint32_t layers, ChainRole role) const {
     const std::vector<Segment>& by_layers =
         by_layers_[worker * kChainRoles + static_cast<size_t>(role)];
@@ -70,9 +74,10 @@ class ChainBound {
   // of a tied matrix to the last stage, and runs its optimizer. kImpossibleSeconds: the two workers
   // cannot hold a tied matrix.
   double After(uint32_t first, uint32_t first_layers, uint32_t last) const;
-  // Bound of one chain: its passes, and After().
+  // Bound of one chain in seconds: its passes, and After(). kNoChain: the chain is impossible.
   double Of(const PlacedChain& chain) const;
 
+  // The role of the stage with index `place` in its chain.
   ChainRole RoleAt(uint32_t place) const { return coordinator::RoleAt(place, problem_.stages); }
   // Seconds for one microbatch down the boundary and back up, and then for the transfer of all
   // other microbatches in the slower direction.
@@ -100,11 +105,14 @@ class ChainBound {
 // workers that hold one stage, one of each replica.
 class ExchangeBound {
  public:
+  // Keeps a reference to `problem`.
   explicit ExchangeBound(const PlacementProblem& problem);
 
   struct Column {
-    double seconds_per_byte = 0;  // for each byte that one replica sends another
-    double latency = 0;           // the longest, one way
+    // For each byte that one replica sends another. kImpossibleSeconds: two workers of the column
+    // cannot exchange.
+    double seconds_per_byte = 0;
+    double latency = 0;  // seconds; the longest, one way
   };
   // The column of two workers.
   Column Between(uint32_t one, uint32_t other) const { return pairs_[one * workers_ + other]; }
@@ -130,6 +138,8 @@ class ExchangeBound {
   double Seconds(double transfer, double latency) const {
     return (transfer + problem_.exchange.messages * latency) / problem_.exchange.every;
   }
+  // Bound of the exchange of all stages, in seconds of a step. 0: fewer than two replicas.
+  // kNoChain: two workers of a column cannot exchange.
   double Of(const PlacedReplicas& replicas) const;
 
  private:

@@ -14,7 +14,7 @@ namespace longhaul::coordinator {
 uint64_t StateBytes(const RunSpec& spec, uint32_t vocabulary, const Cell& cell);
 
 struct CopyInterval {
-  uint64_t steps = 0;  // 0: no copies beside checkpoints
+  uint64_t steps = 0;  // from one copy to the next; 0: no copies beside checkpoints
   // "every 27 steps (33 s of work at risk): ..."; empty for 0.
   std::string reason;
 };
@@ -22,7 +22,8 @@ struct CopyInterval {
 // Returns the run file's interval. With `auto`, returns the shortest interval with which copies
 // make training at most 2 % slower; copies are then under way for at most half of the time. The
 // stage with the slowest copy decides. A copy has 60 % of the rate that training leaves on the
-// stage's line. If the run has spares, all stages may have to share the line of one.
+// worker's egress. With recovery.spares, one spare may have to receive the copies of all stages.
+// `plan` must have its prediction. An unknown egress rate counts as 100 Mbit/s.
 CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan);
 
 }  // namespace longhaul::coordinator

@@ -21,8 +21,8 @@ std::vector<uint32_t> RegionsOf(const std::vector<CandidateWorker>& workers);
 // as estimates. The rate is the best one measured between the same two regions in this direction,
 // else the best one between regions with a similar round trip. The best counts, not the mean,
 // because one slow interface does not limit links between other workers. The latency is that of
-// the other direction, else the median between the two regions. Without comparable links, a value
-// stays unknown.
+// the other direction, else the median between the two regions. Without comparable links, the value
+// stays unknown (0).
 void EstimateLinks(std::vector<CandidateWorker>* workers);
 
 // Returns pairs of indices into `workers` whose goodput is worth measuring before the plan, the

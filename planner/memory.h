@@ -8,10 +8,10 @@
 namespace longhaul::coordinator {
 
 // Number of trained parameters of a stage, by the model's descriptor (run/model/family.h); with
-// LoRA only the adapters. `vocabulary`, here and below, is the number of the tokenizer's tokens.
-// Embedding and head have that many rows, unless model.vocabulary says another number. `first`: the
-// stage has the embedding. `last`: it has the final norm and the head. If embedding and head are
-// tied, both stages hold the matrix.
+// LoRA only the adapters. Here and below: `vocabulary` is the number of the tokenizer's tokens;
+// embedding and head have this many rows, unless model.vocabulary sets another number. `first`: the
+// stage has the embedding. `last`: the stage has the final norm and the head. If embedding and head
+// are tied, both stages hold the matrix.
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -24,17 +24,19 @@ uint64_t RankParameters(const RunSpec& spec, uint32_t vocabulary, uint32_t layer
 // parameter. Muon has one for each element of a block's matrices, and AdamW's two for the rest.
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                       bool last);
-// Bytes of the tables at one end of a boundary whose codec predicts activations by their tokens: of
-// the largest such codec in the run file. 0: there is no such codec.
+// Bytes of the tables that a codec which predicts activations by their tokens (codec/predict) keeps
+// at each end of a boundary. Counts the largest such codec in the run file. 0: there is none.
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary);
 // Bytes of a stage's state in a checkpoint, a copy or a snapshot in memory: parameters and
-// optimizer state in fp32, and the tables of the boundary below. Where steps overlap, the
-// parameters of both steps. Replicas change the sum:
+// optimizer state in fp32, and the tables (TableBytes) of the boundary below. Where steps overlap,
+// the parameters of both steps. Data-parallel replicas change the sum. The own shard is the part of
+// the stage's parameters that this replica updates:
 //   - replicas that update together: only the own shard of the optimizer state
 //   - replicas that train apart (local-sgd): also the outer momentum of the own shard and, with
 //     delayed exchanges, another copy of the parameters
 //   - parameters exchanged in a rounded form: also the own shard in fp32
-//   - gradients with error feedback or tagc: also the rest that was not sent, 4 bytes a parameter
+//   - gradients with feedback=on or tagc (run/replicas/options.h): also the rest that was not sent,
+//     4 bytes a parameter
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -43,7 +45,7 @@ inline constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 
 struct StageMemory {
   // Memory of the device; in a group, of each rank's device.
-  uint64_t fixed = 0;       // whatever the depth is
+  uint64_t fixed = 0;       // the same for every number of microbatches in flight
   uint64_t per_flight = 0;  // for each microbatch in flight
   // Memory of a GPU's host; 0 on a CPU, where `fixed` includes it.
   uint64_t host = 0;
@@ -81,7 +83,7 @@ struct StageMemory {
 //     keys and values for every head of queries
 //   - the stage's input and output
 //   - on a GPU, because CUDA graphs have memory of their own for each microbatch: one boundary
-//     tensor, and 20 MiB that LibTorch wastes, as it takes so much at a time. On the last stage,
+//     tensor, and 20 MiB lost because LibTorch allocates this much at a time. On the last stage,
 //     where the logits are one chunk: the logits in fp32 and, with bf16, also in bf16
 //   - with recomputation, instead of all terms above: the stage's input and output; with kBlocks
 //     also the inputs of all blocks but the first

@@ -1,14 +1,14 @@
-// Chooses which workers hold the stages of a pipeline or of several replicas of it, in which order,
-// and how many layers each stage has, so that the simulated step is short. Pure; works on numbers
-// only.
+// Chooses which workers hold the stages of a pipeline (or of several data-parallel replicas of the
+// pipeline), in which order, and how many layers each stage has, so that the simulated step is
+// short. Pure; works on numbers only; any thread.
 //
 //   PlacementProblem problem = ...;                 // every candidate, every pair
 //   LH_ASSIGN_OR_RETURN(Placement best, Place(problem, {.seed = 7, .stop = stop}));
 //   for (uint32_t worker : best.replicas[0].workers) ...   // indices into problem.workers
 //
-// A step of several replicas lasts as long as the passes of the slowest replica and, after them,
-// the exchange of gradients of the slowest stage. So workers should have short ways along a replica
-// and between the replicas of a stage.
+// A step of several replicas lasts as long as the passes (all forwards and backwards) of the
+// slowest replica and, after them, the exchange of gradients of the slowest stage. So links should
+// be fast between neighbours in a replica, and between the replicas of a stage.
 //
 // A local search on the lower bound of a step begins at many starts (placement_search.cc). Its best
 // results are simulated, and layers are moved between their stages while that helps. For small
@@ -33,6 +33,7 @@ namespace longhaul::coordinator {
 // The role of a stage in its chain.
 enum class ChainRole : uint8_t { kFirst, kMiddle, kLast, kOnly };
 inline constexpr size_t kChainRoles = 4;
+// `place`: the stage's index in its chain, below `stages`.
 constexpr ChainRole RoleAt(uint32_t place, uint32_t stages) {
   if (stages == 1) return ChainRole::kOnly;
   return chain::IsFirst(place)          ? ChainRole::kFirst
@@ -49,13 +50,14 @@ struct StageOption {
 };
 
 struct PlaceableWorker {
-  // Indexed by role and by layers less one; a missing entry does not fit. Times grow with layers.
+  // Indexed by role and by (layers - 1). A missing entry: the stage does not fit. Times must not
+  // fall as layers grow.
   std::array<std::vector<StageOption>, kChainRoles> options;
-  // Goodput of its interface.
+  // Goodput of its interface; kUnlimited: unknown, or no limit.
   double egress_bytes_per_second = schedule::kUnlimited;
   double ingress_bytes_per_second = schedule::kUnlimited;
-  // Bytes that the worker sends for each microbatch, headers included, and seconds of its codec
-  // thread; down: activations, up: gradients.
+  // For each microbatch: bytes that the worker sends, headers included, and seconds of its codec
+  // thread. Down: activations, up: gradients.
   double down_bytes = 0, up_bytes = 0;
   double down_encode = 0, down_decode = 0, up_encode = 0, up_decode = 0;
 };
@@ -63,7 +65,7 @@ struct PlaceableWorker {
 // Limits from one worker to another, in addition to their interfaces' limits.
 struct PairCost {
   double bytes_per_second = schedule::kUnlimited;
-  double latency = 0;         // one way
+  double latency = 0;         // seconds, one way
   bool may_be_joined = true;  // may be neighbours; symmetric
   bool may_hold_tied = true;  // may share a tied matrix: `from` as first stage, `to` as last one
   bool may_exchange = true;   // may hold the same stage of two replicas; symmetric
@@ -72,7 +74,7 @@ struct PairCost {
 // The bytes that replicas of a stage send each other once their passes have ended.
 struct ExchangeSize {
   // Bytes that one replica sends to every other replica, headers included; indexed by role and by
-  // layers less one.
+  // (layers - 1).
   std::array<std::vector<double>, kChainRoles> bytes;
   uint32_t every = 1;     // steps from one exchange to the next
   uint32_t messages = 0;  // messages of an exchange that wait for each other; each costs a latency
@@ -87,9 +89,10 @@ struct PlacementProblem {
   uint32_t layers = 1;
   std::vector<PlaceableWorker> workers;  // in the order of their names
   std::vector<PairCost> pairs;           // [from * workers.size() + to]
-  // Bytes of a tied matrix that the first stage and the last one send each other in a step.
+  // Bytes of a tied matrix in a step: [0] from the first stage to the last, [1] back. nullopt: the
+  // model has no tied matrix, or one stage.
   std::optional<std::array<double, 2>> tied_bytes;
-  ExchangeSize exchange;  // with several replicas
+  ExchangeSize exchange;  // ignored with one replica
 
   const PairCost& Pair(uint32_t from, uint32_t to) const {
     return pairs[from * workers.size() + to];
@@ -99,7 +102,7 @@ struct PlacementProblem {
 // One replica of the pipeline, stage by stage.
 struct PlacedChain {
   std::vector<uint32_t> workers;  // indices into PlacementProblem::workers
-  std::vector<uint32_t> layers;
+  std::vector<uint32_t> layers;   // number of layers of each stage
   friend bool operator==(const PlacedChain&, const PlacedChain&) = default;
 };
 
@@ -109,12 +112,13 @@ using PlacedReplicas = std::vector<PlacedChain>;
 struct Placement {
   PlacedReplicas replicas;
   double step_seconds = 0;  // simulated
-  bool is_exact = false;    // no other placement has a shorter simulated step
-  uint64_t moves = 0;       // moves judged by the bound
-  uint32_t descents = 0;    // descents of the local search
+  bool is_exact = false;    // the exact search proved that no placement has a shorter step
+  uint64_t moves = 0;       // changes of a placement that the bound judged
+  uint32_t descents = 0;    // descents of the local search (placement_descent.h)
 };
 
-// Called with the share of a search that is done, 0 to 1, and the shortest bound of a step so far.
+// Called with the share of a search that is done, 0 to 1, and the shortest bound of a step so far
+// in seconds (infinity: no possible placement yet).
 using PlacementProgress = std::function<void(double share, double step_seconds)>;
 
 struct PlacementOptions {
@@ -128,33 +132,35 @@ struct PlacementOptions {
   // are more often good than random ones; a longer search does not need them.
   bool trial = false;
   // Above 0: makes only this many descents from random placements, a baseline to judge the search.
+  // 0: the normal search.
   uint32_t random_restarts = 0;
   // The exact search runs only if there are at most this many placements: orders of workers times
   // divisions of the layers.
   double exact_up_to = 300'000;
-  PlacementProgress progress;  // called from time to time, on the caller's thread
+  PlacementProgress progress;  // called from time to time on Place()'s thread; may be empty
   std::stop_token stop;
 };
 
 // Returns the best placement found. Its simulated step is never longer than that of NameOrder. The
-// same problem and seed give the same placement. kInvalidArgument for an invalid problem;
+// same problem and options give the same placement. kInvalidArgument for an invalid problem;
 // kFailedPrecondition if no placement is possible; kCancelled once `stop` is requested.
 StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOptions& options = {});
 
-// The workers in the given order, replica by replica, with layers balanced by the compute of each
-// stage's slowest worker; nullopt: they do not fit.
+// Returns the workers (indices, replicas x stages of them) in the given order, replica by replica,
+// with layers balanced by the compute of each stage's slowest worker. nullopt: the layers do not
+// fit.
 std::optional<PlacedReplicas> WithBalancedLayers(const PlacementProblem& problem,
                                                  const std::vector<uint32_t>& workers);
-// The first workers by name, in the order of their names.
+// WithBalancedLayers of the first workers by name, in the order of their names.
 std::optional<PlacedReplicas> NameOrder(const PlacementProblem& problem);
 
-// The lower bound of a step, by which the search ranks placements: never above SimulatedStep.
-// Infinite for placements that are not possible.
+// Returns the lower bound of a step in seconds, by which the search ranks placements: never above
+// SimulatedStep. Infinite for placements that are not possible.
 double BoundOf(const PlacementProblem& problem, const PlacedReplicas& replicas);
 
-// Returns the simulated step of a possible placement, in seconds. Each stage has as many
-// microbatches in flight as its memory allows. Each replica has the best of a few limits on how far
-// activations run ahead (run/schedule/policy.h).
+// Returns the simulated step of a possible placement (BoundOf is finite), in seconds. Each stage
+// has as many microbatches in flight as its memory allows. Each replica has the best of a few
+// activation leads (PolicyOptions in run/schedule/policy.h). kCancelled once `stop` is requested.
 StatusOr<double> SimulatedStep(const PlacementProblem& problem, const PlacedReplicas& replicas,
                                const std::stop_token& stop = {});
 

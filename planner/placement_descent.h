@@ -1,11 +1,12 @@
 // One descent of the local search for a placement: makes moves that each shorten the lower bound of
 // a step, until no move does. Private to placement*.cc; for one thread.
 //
-// Moves of stages act on all replicas at once: swap two stages with their layers, move up to three
-// stages elsewhere, reverse a part of the chain, or move one layer to another stage. Moves of
-// workers: replace a worker by a spare; with several replicas also swap any two workers, or
-// exchange the same part of two replicas' chains. A table keeps the bounds of all segments of each
-// chain, so few joins of segments give the bound after a move (chain_bound.h).
+// A move is a small change of the placement. Moves of stages act on all replicas at once: swap two
+// stages with their layers, move up to three stages elsewhere, reverse a part of the chain, or move
+// one layer to another stage. Moves of workers: replace a worker by a spare (a worker without a
+// stage); with several replicas also swap any two workers, or exchange the same part of two
+// replicas' chains. A table keeps the bounds of all segments of each chain, so few joins of
+// segments give the bound after a move (chain_bound.h).
 #pragma once
 
 #include <array>
@@ -24,6 +25,7 @@ inline constexpr double kMoveGains = 1 - 1e-9;
 
 class Descent {
  public:
+  // Keeps references to all three arguments.
   Descent(const PlacementProblem& problem, const ChainBound& bound, const ExchangeBound& exchange);
 
   // Sets the placement from which the next descent begins.
@@ -33,8 +35,9 @@ class Descent {
   void Go(uint64_t most_moves);
 
   const PlacedReplicas& replicas() const { return replicas_; }
-  // The bound of a step (BoundOf); kNoChain for an impossible placement.
+  // The bound of a step in seconds (BoundOf); kNoChain for an impossible placement.
   double bound() const;
+  // Moves judged so far by all calls of Go().
   uint64_t moves() const { return moves_; }
 
  private:

@@ -13,12 +13,12 @@ namespace longhaul::coordinator {
 
 struct RankedReplicas {
   PlacedReplicas replicas;
-  double bound = 0;
+  double bound = 0;  // seconds (BoundOf)
 };
 
 struct SearchResult {
   std::vector<RankedReplicas> best;  // distinct, the best first; empty: none is possible
-  uint64_t moves = 0;
+  uint64_t moves = 0;                // as in Placement
   uint32_t descents = 0;
 };
 

@@ -22,11 +22,13 @@ namespace longhaul::coordinator {
 // A measurement from one worker to another.
 struct LinkMeasurement {
   double bits_per_second = 0;  // goodput; 0: unknown
-  absl::Duration latency;      // one way
+  absl::Duration latency;      // one way; 0: unknown
   bool has_failed = false;     // a measurement was tried and failed
   bool is_estimate = false;    // estimated from links between other workers (link_estimates.h)
 };
 
+// A worker that a plan may use. The devices that a run takes are the first ones of `devices`, one
+// for each rank of a stage (group.tensor).
 struct CandidateWorker {
   WorkerId id;
   Incarnation incarnation;
@@ -43,14 +45,14 @@ struct CandidateWorker {
   // Known UUIDs of the GPUs that the run takes; other workers may offer the same GPU.
   std::vector<std::string> shared_devices;
   std::vector<Endpoint> endpoints;
-  v1::LayerTimes times;
-  // Goodput of its interface, all links together; 0: unknown, and the rate of its best measured
+  v1::LayerTimes times;  // times of layers and codecs that the worker measured, in seconds
+  // Goodput of its network interface, all links together. 0: unknown; the rate of its best measured
   // link counts instead.
   double egress_bits_per_second = 0, ingress_bits_per_second = 0;
   std::map<WorkerId, LinkMeasurement> to;  // links from this worker; empty: none was measured
-  // Failed attempts of this worker to reach another one over a transport, with the reason.
+  // The reason for each failed attempt of this worker to reach another worker over a transport.
   std::map<std::pair<WorkerId, TransportKind>, std::string> does_not_reach;
-  // Relays that can carry its links to workers that it cannot reach.
+  // Relays that this worker can use for links to workers that it cannot reach.
   std::vector<Relay> relays;
 };
 
@@ -60,12 +62,12 @@ struct ResumePoint {
   std::vector<Cell> cells;
 };
 
-// The choice of workers and its alternatives. Step times are simulated; 0: that choice of workers
+// The choice of workers and its alternatives. Step times are simulated; 0: this choice of workers
 // and order is impossible.
 struct PlacementSummary {
-  uint32_t candidates = 0;
+  uint32_t candidates = 0;        // number of workers among which the plan chose
   uint32_t left_out = 0;          // number of further candidates, left out because they share a GPU
-  bool is_exact = false;          // every chain was considered
+  bool is_exact = false;          // no other placement has a shorter step (Placement::is_exact)
   double step_seconds = 0;        // of the chosen chain
   double name_order_seconds = 0;  // of the same workers in the order of their names
   double first_by_name_seconds = 0;  // of the first candidates by name
@@ -79,7 +81,7 @@ enum class Effort : uint8_t {
 
 struct PlanRequest {
   RunId run;
-  Epoch epoch;
+  Epoch epoch;  // number of the attempt at the run (base/ids.h)
   RunSpec spec;
   DataSet data;
   // In pipeline order, replica by replica, one for each cell (one stage of one replica). With
@@ -89,7 +91,7 @@ struct PlanRequest {
   // enough memory; else layers are balanced anew.
   std::optional<ResumePoint> resume;
   // A user's assumptions about the network, instead of measurements (`longhaul plan --rate
-  // --delay`).
+  // --delay`): the rate of every line before TCP's overhead, and the delay one way. nullopt: none.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
   // Also predicts steps with other codecs.
@@ -98,17 +100,19 @@ struct PlanRequest {
   // Set: `workers` are candidates, and the plan takes this many of them, for all replicas together,
   // in an order that it chooses (place_workers.h). If pipeline.replicas is auto, at most this many.
   std::optional<uint32_t> candidates_for;
-  // With candidates_for: neighbours have a measured link, if that is possible.
+  // With candidates_for: neighbours must have a measured link, unless this leaves no possible
+  // choice. With several replicas, an unmeasured link instead gets a tenth of its estimated rate.
   bool only_measured = false;
   Effort effort = Effort::kWhole;
   // The layers of each stage, if they are already settled.
   std::optional<std::vector<uint32_t>> layers;
-  // How the workers were chosen, if they were.
+  // How the workers were chosen; nullopt: they were not.
   std::optional<PlacementSummary> placement;
 };
 
 // Bytes that one stage needs on its device: parameters, gradients, optimizer state, snapshots
-// (except on a GPU: memory.h), `depth` microbatches of activations, buffers.
+// (except on a GPU), `depth` microbatches of activations, buffers. Arguments as of MemoryOf
+// (memory.h).
 uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                           bool last, uint32_t depth, bool on_gpu = false);
 
@@ -116,28 +120,32 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 // simulator chooses depths and the order of data (order.h), and predicts the step. Codecs are
 // chosen for each link. Plan::explanation names the bottleneck. For keys that are auto, MakePlan
 // plans with each possible value and takes the best (auto_keys.h). The same request gives the same
-// plan, however long the search takes. kFailedPrecondition if a stage does not fit, with bytes
-// needed and available; kInvalidArgument for more stages than layers; kCancelled once `stop` is
-// requested.
+// plan, however long the search takes.
+//
+// kFailedPrecondition: a stage does not fit in memory (with bytes needed and available), workers
+// have too few devices, or two workers cannot reach each other. kInvalidArgument: no workers, or
+// more stages than layers. kCancelled once `stop` is requested.
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
 
-// The plan of one replica, whose chain is request.workers, is made in two calls. BeginPlan decides
-// the layers of each worker and the edges. Then stages that share a device, also across replicas,
-// are made slower (sharing.h). FinishPlan chooses the rest.
+// The plan of one replica, whose stages are request.workers in order, is made in two calls.
+// BeginPlan decides the layers of each worker and the edges. Then the caller makes stages that
+// share a device slower, also across replicas (sharing.h). FinishPlan chooses codecs, depths and
+// the order of data, and predicts the step. Errors: as of MakePlan. For private use by MakePlan and
+// replicas.h.
 struct BegunPlan {
   Plan plan;
   std::vector<uint32_t> most_depths;  // maximum depth that each cell's memory holds
 };
 StatusOr<BegunPlan> BeginPlan(const PlanRequest& request);
-// `slower` is the finished plan of a slower replica, or null. This replica then only needs to be as
-// fast as that one.
+// `slower`: the finished plan of a slower replica; this replica then only needs to be as fast.
+// Null: there is none. Used during the call only.
 StatusOr<Plan> FinishPlan(const PlanRequest& request, BegunPlan begun, const Plan* slower = nullptr,
                           const std::stop_token& stop = {});
 // Returns the layers of each stage that BeginPlan would choose, or its errors.
 StatusOr<std::vector<uint32_t>> SplitFor(const PlanRequest& request);
 
-// Checks that every worker has a device for each rank of the run's group. kFailedPrecondition names
-// the first worker with too few devices, and its devices.
+// Checks that every worker has a device for each rank of a stage (group.tensor). Always OK for one
+// rank. kFailedPrecondition names the first worker with too few devices.
 Status CheckDevices(const RunSpec& spec, const std::vector<CandidateWorker>& workers);
 
 // Returns the threads of each rank of a stage: pipeline.threads_per_stage, limited by the cores
@@ -145,9 +153,10 @@ Status CheckDevices(const RunSpec& spec, const std::vector<CandidateWorker>& wor
 uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker);
 
 // Returns the transport of a link of this kind: the one that links.workers sets for either worker,
-// else the run's. If it sets different ones for the two workers, a link between neighbours gets
-// kFailedPrecondition, and any other link gets the run's transport. kFailedPrecondition also if a
-// worker does not listen on the transport.
+// else the run's. If links.workers sets different ones for the two workers, a link between
+// neighbours gets kFailedPrecondition, and any other link gets the run's transport.
+// kFailedPrecondition also if a worker has no endpoint of the transport. `upper` is the worker
+// nearer to stage 0.
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
                                       const CandidateWorker& lower,
                                       EdgeKind kind = EdgeKind::kActivations);
@@ -159,21 +168,22 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
 // without a relay; the message then names it.
 struct LinkEnds {
   TransportKind transport;
-  bool downstream_dials = false;
+  bool downstream_dials = false;   // true: the lower worker dials; false: the upper one
   std::vector<Relay> relays = {};  // at most kMostRelays; empty: the link needs none
 };
 inline constexpr size_t kMostRelays = 3;
 StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
                           const CandidateWorker& lower, EdgeKind kind = EdgeKind::kActivations);
 
-// Checks, before the workers are known, that a stage's records of samples fit links.cache_limit.
+// Checks, before the workers are known, that the records of samples that a stage's codecs keep on
+// disk (run/boundary/message_footprint.h) fit links.cache_limit. `text_bytes`: size of the text.
 // With a fixed number of stages the largest need of a stage counts, else the smallest possible
 // need. kFailedPrecondition names the bytes. Returns OK for runs with links.workers and for
 // tokenizers other than bytes, which only MakePlan checks.
 Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes);
 
 // Returns the number of stages that each replica of a run gets from `free_workers` workers;
-// nullopt: there are too few workers.
+// nullopt: there are too few workers. `free_workers` counts the workers for all replicas together.
 std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers);
 
 }  // namespace longhaul::coordinator

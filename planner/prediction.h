@@ -11,9 +11,9 @@
 
 namespace longhaul::coordinator {
 
-// Returns the rates of a worker's interface: those that the user assumes, else measured ones. If
-// the interface was not measured, the rate of its best link counts, because links of one interface
-// share it.
+// Returns the rates of a worker's interface: the user's assumed rate, else measured ones. If the
+// interface was not measured, the rate of its best measured link counts, because the links of an
+// interface share its rate. schedule::kUnlimited: unknown.
 InterfaceRates InterfaceOf(const PlanRequest& request, const CandidateWorker& worker);
 // Returns the rates from one worker to another: measured ones; without a measurement those of the
 // run file's topology; else estimates. A rate or delay that the user assumes replaces them. An
@@ -24,13 +24,15 @@ FlowRates RatesBetween(const PlanRequest& request, const CandidateWorker& from,
 // Edges over the same relay share the rate of its line equally.
 NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment);
 
-// Sets plan->prediction: step, bound, bottleneck, and how each cell and edge spends its time.
-// kCancelled once `stop` is requested, here and below.
+// Sets plan->prediction: step, bound, bottleneck, and how each cell and edge spends its time. The
+// plan must have one replica, and its network must be set. kCancelled once `stop` is requested,
+// here and below.
 Status AddPrediction(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {});
 
 // Adds to plan->prediction how long a step would take with other codecs on all edges. Each pair of
 // codecs gets its best order of data and its best depths. `depths` has the maximum depth of each
-// cell. The rest of the plan does not change.
+// cell. The rest of the plan does not change. Adds nothing for a plan of one stage. Other errors:
+// as of AddEdges (links.h) and ChooseOrder (order.h).
 Status AddCodecTable(const PlanRequest& request, const std::vector<uint32_t>& depths,
                      const std::stop_token& stop, Plan* plan);
 

@@ -14,8 +14,8 @@ namespace longhaul::coordinator {
 // The number of stages of each replica of an assignment.
 uint32_t StagesOfReplica(const Assignment& assignment);
 
-// Bytes that a cell of `stage` needs on its device and, if that is a GPU, on its host, in a run
-// with spec.replicas.count replicas.
+// Bytes that a cell of `stage` needs in a run with spec.replicas.count replicas. `host`: memory of
+// a GPU's host; 0 on a CPU. The assignment's replica 0 gives layers and depth.
 struct CellMemory {
   uint64_t device = 0, host = 0;
 };
@@ -23,10 +23,11 @@ CellMemory MemoryOfCell(const RunSpec& spec, const Assignment& assignment, uint3
                         bool on_gpu);
 
 // Returns the plan for the number of replicas in `spec`. `members` are the workers of its cells,
-// replica by replica, stage by stage. A worker that held the same stage before keeps its estimates;
-// any other gets the estimates of replica 0's worker at that stage. The rates of new links are 0:
-// unknown. The caller sets epoch, first step and the microbatches read. kFailedPrecondition if two
-// workers that share a link cannot reach each other.
+// replica by replica, stage by stage; aborts if their number is wrong. A worker that held the same
+// stage before keeps its estimates; any other worker gets the estimates of replica 0's worker at
+// the stage. The rates of new links are 0: unknown. The caller sets epoch, start_step and
+// microbatches_before of the assignment. kFailedPrecondition if two workers that share a link
+// cannot reach each other.
 StatusOr<Plan> ResizePlan(const Plan& plan, const RunSpec& spec,
                           const std::vector<CandidateWorker>& members);
 

@@ -1,5 +1,5 @@
-// Decides whether depths and the order of data should change while a run trains, by the times and
-// rates that its steps report. Pure.
+// Decides whether depths (microbatches in flight) and the order of data should change while a run
+// trains, by the times and rates that its steps report. Pure.
 //
 //   window.push_back(SeenIn(spec, assignment, reports));   // of every step
 //   LH_ASSIGN_OR_RETURN(auto better, Retune(spec, plan, MedianOf(window)));
@@ -27,14 +27,16 @@ struct SeenEdge {
   std::optional<double> forward_bits_per_second, backward_bits_per_second;
   std::optional<double> round_trip_seconds;
 };
+// The times and rates of one step, or medians over several steps.
 struct Seen {
   std::vector<SeenCell> cells;  // in the order of Assignment::cells
   std::vector<SeenEdge> edges;  // in the order of Assignment::edges
 };
 
-// Returns what the reports of one step say. There must be one for each cell, in the order of
-// assignment.cells. Impossible times (negative, not finite or longer than a day) count as 0, and
-// impossible rates (above 10 Tbit/s) as unknown.
+// Returns the times and rates in the reports of one step. There must be a report for each cell (no
+// nullopt), in the order of assignment.cells. Impossible times (negative, not finite or longer than
+// a day) count as 0, and impossible rates (above 10 Tbit/s) as unknown. Only edges of kind
+// kActivations get values.
 Seen SeenIn(const RunSpec& spec, const Assignment& assignment,
             std::span<const std::optional<v1::StepReport>> reports);
 
@@ -42,9 +44,9 @@ Seen SeenIn(const RunSpec& spec, const Assignment& assignment,
 // one step; all must be of one plan.
 Seen MedianOf(std::span<const Seen> steps);
 
-// True if any value that both know differs: a compute time or a rate by more than 20 %, or a round
-// trip by more than 20 % and by more than twice schedule::kUnforeseenDelay, for which depths have a
-// margin.
+// True if any value that both have differs: a cell's forward plus backward time, or a rate, by more
+// than 20 %; or a round trip by more than 20 % and by more than twice schedule::kUnforeseenDelay
+// (depths have a margin for this delay). Both must be of one plan.
 bool Differs(const Seen& some, const Seen& others);
 
 // True for a run of several stages whose depths are chosen by the plan and may change between
@@ -57,9 +59,9 @@ uint32_t MostDepth(const RunSpec& spec, const CellEstimate& cell);
 
 // Returns `plan` with the times and rates in `seen`, and with the depths and activation leads
 // (Setting) that the simulator then chooses within CellEstimate::depth_by_memory. Rates that are
-// not in `seen` stay as in `plan`. Plan::retune_reason says why. nullopt if the step would be less
-// than 5 % shorter, because measurements during training are not more exact. kCancelled once `stop`
-// is requested.
+// not in `seen` stay as in `plan`. Plan::retune_reason says why. nullopt: the step would be less
+// than 5 % shorter; measurements during training are not more exact. Call it only if
+// MayRetune(spec, plan). kCancelled once `stop` is requested.
 StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, const Seen& seen,
                                      const std::stop_token& stop = {});
 

@@ -17,11 +17,12 @@ namespace longhaul::coordinator {
 // Layers were timed while one worker alone used the GPU. `workers` are the workers of these plans,
 // replica by replica. The network of the plans must be set. Stages that compute at the same time
 // are assumed to get equal parts of the GPU. Simulations show how often they compute at the same
-// time. Plans of replays do not change, because replays do not compute. kCancelled once `stop` is
-// requested.
+// time. Plans of replays do not change, because replays do not compute. `replicas` has a plan for
+// each replica, all with equally many stages. kCancelled once `stop` is requested.
 Status SlowDownSharedDevices(const RunSpec& spec, std::span<const CandidateWorker> workers,
                              std::span<Plan> replicas, const std::stop_token& stop);
 
+// True if two of the workers share a GPU (CandidateWorker::shared_devices).
 bool AnyShareDevices(std::span<const CandidateWorker> workers);
 
 // Chooses at least `count` workers (all if there are fewer), with as few as possible on each GPU,

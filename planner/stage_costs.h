@@ -14,12 +14,12 @@ namespace longhaul::coordinator {
 
 // Returns the worker's measured times of a stage that is shared by the ranks of a group like
 // `wanted`. The times are for all ranks together, with their collectives. Null: the worker measured
-// no such group, or the group has one rank.
+// no such group, or the group has one rank. The pointer points into `worker`.
 const v1::GroupTimes* TimesOfGroup(const CandidateWorker& worker, const GroupSpec& wanted);
 
 class StageCosts {
  public:
-  // Keeps a reference to `spec`.
+  // Keeps a reference to `spec`. `vocabulary`: number of the tokenizer's tokens.
   StageCosts(const RunSpec& spec, uint32_t vocabulary) : spec_(spec), vocabulary_(vocabulary) {}
 
   // A stage on a worker, with its number of layers and whether it has embedding or head.
@@ -33,9 +33,11 @@ class StageCosts {
   double Forward(const Stage& stage) const;
   double Backward(const Stage& stage) const;
   double Optimizer(const Stage& stage) const;
-  // What the ranks of the stage's group send each other. nullopt for one rank.
+  // The estimate of what the ranks of the stage's group send each other. nullopt: one rank, or the
+  // worker did not measure such a group.
   std::optional<GroupEstimate> EstimateOfGroup(const Stage& stage) const;
 
+  // The reference is valid as long as this object.
   const StageMemory& Memory(const Stage& stage) const { return SizeOf(stage).memory; }
   // Bytes of one kind of memory: what a stage needs, and what its worker has (0: unknown, assumed
   // to suffice).

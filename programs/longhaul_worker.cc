@@ -174,7 +174,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   if (!state_dir.ok()) return Fail(state_dir.status());
   const StatusOr<std::shared_ptr<Access>> opened = OpenAccess(flags, state_dir->worker_id());
   if (!opened.ok()) return Fail(opened.status());
-  const std::shared_ptr<Access> access = *opened;
+  const std::shared_ptr<Access>& access = *opened;
   if (access == nullptr) return kOk;
   const auto coordinator = [access] { return access->address(); };
   auto shards = ShardStore::OpenLocal(flags.state_dir + "/checkpoints");

@@ -1,4 +1,5 @@
-// Reads and checks the command line of longhaul-worker, before any file or port is opened.
+// Reads and checks the command line of longhaul-worker, before any file or port is opened. For the
+// main thread, before other threads start. `longhaul-worker --help` describes each flag.
 #pragma once
 
 #include <cstdint>
@@ -18,37 +19,44 @@ namespace longhaul::worker {
 enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
 
 struct WorkerFlags {
-  std::vector<std::string> coordinators;  // in the order in which they are tried
-  std::string token_file;
-  bool insecure = false;
-  std::string state_dir;
-  std::string name;
-  std::vector<std::string> transports;  // names; default: all that listen
+  std::vector<std::string> coordinators;  // host:port, in the order in which they are tried
+  std::string token_file;                 // empty: none
+  bool insecure = false;                  // without TLS
+  std::string state_dir;                  // never empty after ReadFlags
+  std::string name;                       // empty: the host's name
+  std::vector<std::string> transports;    // names; default: all transports that listen
+  // ip:port for tensors. "auto": this machine's address towards the coordinator, with a free port;
+  // ReadFlags puts that address here if a transport uses it.
   std::string data_address = std::string(kAdvertiseAuto);
-  std::string data_interface;
-  std::map<std::string, std::string, std::less<>> addresses;  // by transport, if it has its own
+  std::string data_interface;  // network interface; empty: the one that has data_address
+  // Listening addresses by name of transport. Missing or empty: the transport has no own address.
+  std::map<std::string, std::string, std::less<>> addresses;
+  // host:port at which other workers reach the transport of FirstToFaceStrangers, or "auto". Empty:
+  // at its listening address.
   std::vector<std::string> advertise;
-  std::string relay;
-  std::string relay_advertise;
-  std::string device = "cpu";
-  double memory_share = 1;
-  std::string metrics;
-  std::string dump_boundaries;
-  uint64_t dump_every = 16;
-  double progress_timeout_seconds = 60;
+  std::string relay;            // ip:port at which to carry links of other workers; empty: none
+  std::string relay_advertise;  // host:port at which others reach the relay; empty: derived
+  std::string device = "cpu";   // as ParseDeviceNames takes it (base/device_name.h)
+  double memory_share = 1;      // part of each device's memory for stages, 0.001 to 1
+  std::string metrics;          // numeric host:port for Prometheus; empty: no metrics
+  std::string dump_boundaries;  // folder for activations and gradients as files; empty: no files
+  uint64_t dump_every = 16;     // optimizer steps from one dump to the next
+  double progress_timeout_seconds = 60;  // a stage that makes no progress for so long is stuck
   std::string log_level = "info";
-  // Derived from the flags above.
-  std::vector<DeviceName> devices;
-  std::string left_out;  // to be logged: a default transport that is not used, and why
+  // ReadFlags derives the rest from the flags above.
+  std::vector<DeviceName> devices;  // of `device`, at least one
+  std::string left_out;             // a log line: which transport is not used, and why; "": none
 };
 
-// Fills `flags` and returns nullopt, or prints an error or the help and returns the exit code.
+// Fills `*flags` and returns nullopt, or prints an error or the help and returns the exit code. May
+// look up the coordinator's name, to find this machine's address.
 std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags);
 
+// Whether flags.transports has this name.
 bool Has(const WorkerFlags& flags, std::string_view transport);
-// Returns the address at which a transport listens: that of its own flag (--grpc-address, ...), if
-// it is given. Else the first listening transport has the data address, and every other transport
-// has port 0 (any free port) of the same host.
+// Returns the address at which a transport listens: the value of the transport's own flag
+// (--grpc-address, ...), if given. Else the first listening transport has the data address, and
+// every other transport has port 0 (any free port) of the same host.
 std::string AddressOf(const WorkerFlags& flags, const TransportTraits& transport);
 // Returns the first transport of the flags that may face strangers (run/kinds/transports.h), to
 // which --advertise applies. Null: there is none.

@@ -1,4 +1,4 @@
-// Tests a GPU, from copy engines to kernels, before it is used.
+// Tests the copy engines and kernels of a GPU, before a worker uses the GPU.
 #pragma once
 
 #include "base/clock.h"
@@ -8,9 +8,10 @@
 namespace longhaul::cuda {
 
 // Copies 16 MiB to the device, changes every word by a kernel on another stream, copies the words
-// back, and compares each with the value that the host computes. kDataLoss names the first wrong
-// word. kDeadlineExceeded: the device did not finish, and the memory of the test stays allocated.
-// Other errors are those of CUDA calls.
+// back, and compares each with the value that the host computes. Blocks the calling thread.
+// kDataLoss: a word is wrong; the message names the first one. kDeadlineExceeded: the device did
+// not finish by `deadline`; the test's memory stays allocated. Other errors are those of CUDA
+// calls.
 Status CheckDevice(const Device& device, Deadline deadline);
 
 }  // namespace longhaul::cuda

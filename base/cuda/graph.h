@@ -4,6 +4,7 @@
 //   LH_RETURN_IF_ERROR(graph.Launch(stream));
 //
 // Move-only. Threads: one at a time.
+// Errors: kInternal (Device::Check), unless a function says otherwise.
 #pragma once
 
 #include <absl/functional/function_ref.h>
@@ -14,13 +15,14 @@ namespace longhaul::cuda {
 
 class Graph {
  public:
-  // Calls `queue`, and records the work that it queues on `stream` instead of running the work.
-  // Every launch uses the recorded addresses of buffers. Fails if `queue` fails, waits for the
-  // device or allocates device memory.
+  // Calls `queue` once, on this thread. Records the work that `queue` puts on `stream` instead of
+  // running the work. Every launch uses the recorded addresses, so buffers must outlive the graph.
+  // Returns the error of `queue`. Also fails if `queue` waits for the device or allocates its
+  // memory.
   static StatusOr<Graph> Capture(const Stream& stream, absl::FunctionRef<Status()> queue);
 
-  // Queues the whole graph on `stream`. Launches of one graph run one after the other, in the order
-  // of the calls.
+  // Queues the whole graph on `stream` and returns without waiting for the device. Launches of one
+  // graph run one after the other, in the order of the calls.
   Status Launch(const Stream& stream) const;
 
  private:

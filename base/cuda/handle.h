@@ -1,5 +1,6 @@
-// A Handle owns an object that a C function has made on a device, and destroys it by another C
-// function. Move-only. Used by stream.h, memory.h and graph.h.
+// A Handle owns an object on a device that a function of DeviceTable (table.h) has made. The Handle
+// destroys the object by another function of the table. Move-only. Used by stream.h, memory.h and
+// graph.h.
 #pragma once
 
 #include <memory>
@@ -7,7 +8,7 @@
 namespace longhaul::cuda {
 
 struct HandleDestroyer {
-  int (*destroy)(void* handle);
+  int (*destroy)(void* handle);  // returns an error code of the CUDA runtime; 0: success
   // Ignores a failure, because it reports an error of earlier work on the device. The call that
   // waits for that work returns the same error.
   void operator()(void* handle) const { static_cast<void>(destroy(handle)); }

@@ -1,5 +1,8 @@
 // Memory that the GPU can access: device memory, and pinned host memory, which asynchronous copies
-// need. Move-only. Contents are uninitialised. Freeing the memory waits for the device's work.
+// need. Move-only. Contents are uninitialized. Freeing the memory waits for the device's work.
+//
+// Any thread may create and destroy buffers. If the process has lost the device, Create returns an
+// error with IsDeviceLost (device_lost.h); for all other failures it returns kResourceExhausted.
 #pragma once
 
 #include <cstddef>
@@ -46,14 +49,14 @@ class PinnedBuffer {
 };
 
 // Pins host memory that another object owns, so that a device can read and write the memory in
-// place. The memory must outlive this object.
+// place. The memory must outlive this object, which unpins it.
 class MappedMemory {
  public:
   // `memory` must be the start of a page, and `bytes` a multiple of the page size.
   // kResourceExhausted: the host cannot pin so many bytes.
   static StatusOr<MappedMemory> Create(const Device& device, void* memory, size_t bytes);
 
-  // The address at which the device finds the memory.
+  // The address of the memory for the device; the host must not use it.
   std::byte* data_dev() const { return data_dev_; }
 
  private:

@@ -7,8 +7,9 @@
 //   LH_RETURN_IF_ERROR(compute.WaitFor(event));    // on the device: returns at once
 //   LH_RETURN_IF_ERROR(event.Await(deadline));     // on the host
 //
-// Move-only. Not thread-safe: one thread at a time uses a stream or an event. A call may fail
-// because of work that was queued earlier. The process then cannot use the device any more.
+// Move-only. Not thread-safe: one thread at a time uses a stream or an event.
+// Errors: kInternal (Device::Check), unless a function says otherwise. A call may fail because of
+// work that was queued earlier. The process then cannot use the device any more (device_lost.h).
 #pragma once
 
 #include <cstddef>
@@ -25,17 +26,19 @@ class Event;
 class Stream {
  public:
   static StatusOr<Stream> Create(const Device& device);
-  // Wraps a cudaStream_t of `device`. The owner must keep it alive as long as the result is used.
+  // Wraps `handle`, a cudaStream_t of `device`; null is the default stream. Does not take
+  // ownership: the stream must live as long as the result is used.
   static Stream Borrow(const Device& device, void* handle);
 
   const Device& device() const { return device_; }
-  // The cudaStream_t.
+  // The cudaStream_t, still owned by this object.
   void* handle() const { return stream_.get(); }
 
   // Queues a copy. Both buffers must live until the copy is done. The call returns at once if both
   // are device or pinned memory. Otherwise the call may block.
   Status Copy(void* to, const void* from, size_t bytes);
-  // Makes work that is queued from now on wait for the newest record of `event`.
+  // Makes work that is queued on this stream from now on wait for the point that `event` marks now.
+  // Does not block the calling thread.
   Status WaitFor(const Event& event);
 
  private:
@@ -46,7 +49,7 @@ class Stream {
 
 class Event {
  public:
-  // kKept: Since can measure with the event. kNone is cheaper.
+  // kKept: the device records the time of the event, for Since. kNone: no time, which is cheaper.
   enum class Times { kNone, kKept };
   static StatusOr<Event> Create(const Device& device, Times times = Times::kNone);
 
@@ -54,8 +57,8 @@ class Event {
 
   // Makes the event mark the end of the work that is queued on `stream` now.
   Status Record(const Stream& stream);
-  // Blocks until the work before the mark is done. Returns at once if Record was never called.
-  // kDeadlineExceeded: the work is not done yet.
+  // Blocks until the work before the mark is done. Returns OK at once if Record was never called.
+  // kDeadlineExceeded: the work is not done by `deadline`.
   Status Await(Deadline deadline) const;
   // Returns the device's time from `start` to this event, exact to about 0.5 us. Both events must
   // be done and made with kKept.

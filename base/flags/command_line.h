@@ -22,21 +22,23 @@ class Validator;
 
 namespace longhaul {
 
-// Adds --help, --version and such error messages to `app`, whose name must be the program's. Call
-// it before any subcommand is added.
+// Adds --help, --version and the error messages of DescribeUsageError to `app`. The name of `app`
+// must be the program's. Call SetUpCommandLine before any subcommand is added.
 void SetUpCommandLine(CLI::App& app);
 
 // Describes the fault in the arguments for people: "longhaul cluster: unknown command 'upp'; did
-// you mean 'up'?". `app` is the program, and `error` is what its parse has thrown.
+// you mean 'up'?". Ends with a line end. `app` is the program, and `error` the exception that
+// app.parse() threw.
 std::string DescribeUsageError(const CLI::App& app, const CLI::Error& error);
 
-// Checks that the value of each flag (name, value) is host:port, or empty because the flag was
-// omitted. Returns the first problem with the name of its flag, "--relay: ...", or "".
+// Checks flags whose values are addresses. `flags` has the name and the value of each; the value
+// must be host:port, or empty because the flag was omitted. Returns the first problem, which begins
+// with the flag's name, as in "--relay: ...". Returns "" if there is no problem.
 std::string ProblemOfAddresses(
     std::initializer_list<std::pair<std::string_view, std::string_view>> flags);
 
-// Returns a check that accepts only digits. Options of unsigned types need it, because the library
-// accepts -1 as 2^64 - 1.
+// Returns a check that accepts only digits, up to 2^64 - 1. Options of unsigned types need this
+// check, because CLI11 accepts -1 as 2^64 - 1.
 CLI::Validator WholeNumber();
 
 }  // namespace longhaul

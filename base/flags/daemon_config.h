@@ -6,7 +6,7 @@
 //   log-level: debug                   # --log-level
 //
 // A flag on the command line wins over the file. An unknown key, or a value that the flag refuses,
-// is an error with file, line and column. The parser throws all errors at once, as one
+// is an error with file, line and column. app.parse() throws all errors at once, as one
 // CLI::ConfigError.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Gives bytes a file path, for fuzz targets that read files. Not for programs.
+// Gives bytes a file path, for fuzz targets that read files. Not for programs. A failure aborts the
+// process.
 #pragma once
 
 #include <fmt/core.h>
@@ -26,6 +27,7 @@ class MemoryFile {
     if (::ftruncate(fd_, 0) != 0) std::abort();
     if (::pwrite(fd_, data, size, 0) != static_cast<ssize_t>(size)) std::abort();
   }
+  // Valid while this object lives.
   std::string path() const { return fmt::format("/proc/self/fd/{}", fd_); }
 
  private:

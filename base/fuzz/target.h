@@ -1,6 +1,6 @@
-// Defines a fuzz target, whose body has two runners. With LONGHAUL_FUZZ, each target is a program
-// of libFuzzer (lh_fuzzer), which calls the body directly. Else fuzz_smoke_test links the bodies of
-// all targets and finds them by name.
+// Defines a fuzz target. Two kinds of programs run its body. With LONGHAUL_FUZZ, each target is a
+// libFuzzer program of its own (CMake function lh_fuzzer). Without, fuzz_smoke_test links the
+// bodies of all targets and finds them by name.
 //
 //   LH_FUZZ_TARGET(codec_npy) {  // the program is codec_npy_fuzz
 //     const auto array = ParseNpy(data, size);

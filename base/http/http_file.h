@@ -1,14 +1,16 @@
 // Reads files, or ranges of them, from web servers over http and https. Follows redirects, and
 // checks certificates against the system's authorities.
 //
-// Thread-safe. Calls block. They give up after 15 s without a connection or 60 s without a byte.
+// Thread-safe. Calls block. They give up (kUnavailable) after 15 s without a connection or 60 s
+// without a byte.
 // Errors:
 //   kInvalidArgument     not an address of a web server
 //   kNotFound            the server has no such file
-//   kPermissionDenied    the server does not give us the file
+//   kPermissionDenied    the server refuses access (401, 403)
 //   kUnavailable         no connection, an answer that broke off, a server in trouble: try again
 //   kFailedPrecondition  the answer is of no use: no ranges, no size, a wrong certificate
 //   kCancelled           `given_up` has returned true
+//   kInternal            libcurl cannot start
 #pragma once
 
 #include <cstddef>
@@ -24,10 +26,12 @@ namespace longhaul::http {
 
 // Whether a text begins with "http://" or "https://".
 bool IsAddress(std::string_view text);
-// Returns the address of `file`, an unescaped path relative to the folder at `address`.
+// Returns the address of `file`, a path relative to the folder at `address`. Escapes `file`, which
+// must not be escaped yet.
 std::string AddressOf(std::string_view address, std::string_view file);
 
-// Runs on the calling thread, about once a second or more often. True ends the call.
+// The calls below ask this function on the calling thread, about once a second or more often. True
+// ends the call with kCancelled. An empty function never ends the call.
 using GivenUp = std::function<bool()>;
 
 // Returns the file's size in bytes.

@@ -13,14 +13,15 @@ namespace longhaul::metrics {
 
 class Endpoint {
  public:
-  // `address`: numeric host and port, "127.0.0.1:9464"; port 0 takes any free one. `collect` runs
-  // on one of the endpoint's threads, once a scrape, until the endpoint is destroyed. Logs the
-  // address, and warns if other machines can reach it. kUnavailable: the address is not available.
+  // `address`: numeric host and port, "127.0.0.1:9464"; port 0 takes any free one. `collect` makes
+  // the page of each scrape (page.h), on one of the endpoint's threads, until the endpoint is
+  // destroyed. Logs the address, and warns if other machines can reach it. kUnavailable: the
+  // address is not numeric, not of this machine, or in use.
   static StatusOr<std::unique_ptr<Endpoint>> Open(const std::string& address,
                                                   std::function<Page()> collect);
   ~Endpoint();
 
-  // Returns the address with the real port.
+  // Returns the address with the real port. Valid while the endpoint lives.
   const std::string& address() const;
 
  private:

@@ -1,5 +1,6 @@
-// A page of Prometheus metrics: families of samples. A daemon makes a new page for each scrape,
-// from the counters that it has, so the page has no runs and workers that are gone. Plain data.
+// A page of Prometheus metrics: families of samples. A daemon makes a new page from its counters
+// for each scrape, so runs and workers that are gone are not on the page. Plain data, pure
+// functions.
 //
 //   std::optional<double> StepOf(const Run& run) { return run.step; }
 //
@@ -17,7 +18,7 @@
 
 namespace longhaul::metrics {
 
-enum class Kind : uint8_t { kGauge, kCounter };
+enum class Kind : uint8_t { kGauge, kCounter };  // a counter never decreases
 
 struct Sample {
   std::vector<std::string> labels;  // values, in the order of the family's label_names
@@ -34,7 +35,8 @@ struct Family {
 
 using Page = std::vector<Family>;
 
-// A row of a table that lists metrics: a family with one sample for each T.
+// A row of a table of metrics. It describes a family that has one sample for each object of type T,
+// such as a run.
 template <class T>
 struct Row {
   std::string_view name;
@@ -43,20 +45,21 @@ struct Row {
   std::optional<double> (*value)(const T& thing);  // nullopt: no sample for this T
 };
 
-// A T, and the values of its labels.
+// An object of type T, not owned and never null, and the values of its labels.
 template <class T>
 struct Labelled {
   std::vector<std::string> labels;
   const T* thing;
 };
 
+// Adds a family without samples. The reference is valid until the page changes.
 inline Family& AddFamily(Page* page, Kind kind, std::string_view name, std::string_view help,
                          std::vector<std::string> label_names = {}) {
   return page->emplace_back(
       Family{std::string(name), kind, std::string(help), std::move(label_names), {}});
 }
 
-// Adds a family for every row, with a sample for each thing that has a value.
+// Adds a family for every row, with a sample for each thing for which row.value gives a value.
 template <class T>
 void AddRows(Page* page, std::span<const Row<T>> rows, const std::vector<std::string>& label_names,
              const std::vector<Labelled<T>>& things) {

@@ -1,5 +1,5 @@
-// Files of the source tree that are compiled into a program (lh_assets,
-// cmake/LonghaulTargets.cmake).
+// Files of the source tree that are compiled into a program (by lh_assets of
+// cmake/LonghaulTargets.cmake). Names and texts live as long as the program.
 #pragma once
 
 #include <span>

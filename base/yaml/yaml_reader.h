@@ -1,5 +1,5 @@
-// A table-driven reader of YAML mappings for files that people write: every problem of a file is
-// collected with its line and column instead of stopping at the first one.
+// A table-driven reader of YAML mappings for files that people write. It does not stop at the first
+// problem of a file, but collects all problems with their lines and columns.
 //
 //   ModelSpec model;
 //   const Table table = {Required(Whole("layers", &model.layers, 1, 4096)),
@@ -8,8 +8,9 @@
 //   reader.ReadMap(node, "", table);
 //   LH_RETURN_IF_ERROR(reader.ToStatus());
 //
-// Reading the same table again from another source (an override) overwrites the values that the
-// source names and keeps the others. Fields point to their targets, which must outlive the table. A
+// A source is a file, or an override on the command line. Reading the same table again from another
+// source overwrites the values that this source names and keeps the others. A path is the dotted
+// name of a value: "train.steps". Fields point to their targets, which must outlive the table. A
 // file is read only as deep as the tables go, so aliases that contain themselves do no harm. Not
 // thread-safe.
 #pragma once
@@ -32,19 +33,19 @@
 
 namespace longhaul::config {
 
-// The position of a value. `line` and `column` count from 1; line 0: the source has no lines (an
-// override on the command line).
+// The position of a value. `line` and `column` count from 1. Line 0: the source has no lines,
+// because it is an override on the command line.
 struct Place {
   std::string source;
   int line = 0;
   int column = 0;
-  // "run.yaml:3:12".
+  // "run.yaml:3:12", or only the source for line 0.
   std::string ToString() const;
 };
 
 // Parses one YAML document. kInvalidArgument "<file>:<line>:<column>: ..." for text that is not
 // UTF-8, has control characters, is not YAML, has more than one document or is larger than 1 MiB.
-// An empty document gives a null node.
+// An empty document gives a null node. `source`: the file's name, for messages.
 StatusOr<YAML::Node> LoadYaml(std::string_view text, std::string_view source);
 
 // Describes a node for messages, shortened: "'abc'", "nothing", "a list", "a mapping".
@@ -52,53 +53,59 @@ std::string Describe(const YAML::Node& node);
 
 class Reader;
 
+// A key of a mapping, and how to read its value.
 struct Field {
   std::string key;
   std::string expected;  // "a whole number from 1 to 64"
-  // Reads the value from `node`. `path` is its dotted name. Reports problems to `reader`.
+  // Reads the value of the key from `node` into the field's target. `path` is the path of the
+  // value. Reports problems to `reader`.
   std::function<void(Reader& reader, const YAML::Node& node, const std::string& path)> read;
   bool required = false;
   std::vector<Field> section;  // the fields of a nested mapping
 };
 using Table = std::vector<Field>;
 
+// Reads mappings, and collects problems and the places of values.
 class Reader {
  public:
+  // `source`: the name of the first source, for messages.
   explicit Reader(std::string source) : source_(std::move(source)) {}
 
-  // Call it before you read values of another source. `has_lines` is false for overrides.
+  // Call SetSource before you read values of another source. `has_lines` is false for overrides.
   void SetSource(std::string source, bool has_lines);
 
-  // Reads the mapping `node`, called `path` ("" = the whole document), by `table`. A null node is
-  // an empty mapping.
+  // Reads the mapping `node` by `table`. `path` is the path of the mapping; "" is the whole
+  // document. A null node is an empty mapping.
   void ReadMap(const YAML::Node& node, const std::string& path, const Table& table);
-  // Call it after all sources: reports every required key of `table` that no source had.
+  // Reports every required key of `table` that no source had. Call RequireAll after all sources.
   void RequireAll(const Table& table, const std::string& path = "");
 
   Place PlaceOf(const YAML::Node& node) const;
-  // Returns the position where the value `path` was set last, else that of its section, else the
-  // first source's start.
+  // Returns the position where the value `path` was set last. If no source has set the value,
+  // returns the position of its section, else the start of the first source.
   Place PlaceOf(std::string_view path) const;
+  // Whether a source, or Assume, has set the value of `path`.
   bool Has(const std::string& path) const { return places_.contains(path); }
   // Whether the values of all `paths` are valid so far: no problem was found with one of them or
-  // with a section around it, and RequireAll did not report one as missing. Call it before a check
-  // that compares several values.
+  // with a section around it, and RequireAll did not report one as missing. Call Sound before a
+  // check that compares several values.
   bool Sound(std::initializer_list<std::string_view> paths) const;
-  // Notes that the value of `path` was derived from that of `from`. Problems with `path` are then
-  // shown at the place of `from`, and `path` is valid if `from` is. Does nothing if a source has
-  // set `path` itself.
+  // Notes that the value of `path` was derived from the value of `from`. Problems with `path` are
+  // then shown at the place of `from`, and `path` is valid if `from` is. Does nothing if a source
+  // has set `path` itself.
   void Assume(const std::string& path, std::string_view from);
 
   // Marks the value of `path` as invalid, because a later check found a fault.
   void Distrust(const std::string& path) { faulty_.insert(path); }
 
+  // Add a problem. FailExpected words it as "<path>: expected <expected>, got <node>".
   void Fail(const Place& place, std::string text);
   void Fail(const YAML::Node& node, std::string text) { Fail(PlaceOf(node), std::move(text)); }
   void FailExpected(const YAML::Node& node, const std::string& path, std::string_view expected);
   bool ok() const { return problems_.empty(); }
 
-  // OK, or one kInvalidArgument with a line for each problem, in the order of the file. Overrides
-  // come last. After 50 lines it only counts the problems.
+  // Returns OK, or one kInvalidArgument with a line for each problem, in the order of the file.
+  // Overrides come last. After 50 lines the message only has the number of further problems.
   Status ToStatus() const;
 
  private:
@@ -116,10 +123,14 @@ class Reader {
   std::vector<Problem> problems_;
 };
 
+// The functions below make fields. A field sets `*target` only to a valid value, and otherwise
+// reports a problem. `least` and `most` are valid values themselves.
+//
+// Required returns `field` as one that RequireAll reports if no source has it.
 Field Required(Field field);
 Field Whole(std::string key, uint32_t* target, uint32_t least, uint32_t most);
 Field Whole(std::string key, uint64_t* target, uint64_t least, uint64_t most);
-// A number or "auto" (nullopt).
+// A whole number or "auto", which sets nullopt.
 Field WholeOrAuto(std::string key, std::optional<uint32_t>* target, uint32_t least, uint32_t most);
 
 struct RealRange {
@@ -130,7 +141,7 @@ struct RealRange {
   std::string ToString() const;
 };
 Field Real(std::string key, double* target, RealRange range);
-// Reads a number inside `range` from a node, or reports a problem.
+// Returns the number in `node` if it is inside `range`. Else reports a problem and returns nullopt.
 std::optional<double> ReadReal(Reader& reader, const YAML::Node& node, const std::string& path,
                                const RealRange& range);
 Field Flag(std::string key, bool* target);
@@ -141,13 +152,14 @@ Field Parsed(std::string key, T* target, std::string expected,
 // A text. `check` returns what is wrong with the text, or "".
 using TextCheck = std::function<std::string(std::string_view)>;
 Field Text(std::string key, std::string* target, std::string expected, TextCheck check);
-// One word of a short list.
+// One word of a short list. Null `target`: only checks the word.
 Field OneOf(std::string key, std::string* target, std::vector<std::string> words);
-// "20ms".
+// A duration such as "20ms".
 Field DurationField(std::string key, absl::Duration* target, absl::Duration least,
                     absl::Duration most);
-// "8GiB".
+// A number of bytes such as "8GiB".
 Field BytesField(std::string key, uint64_t* target);
+// A nested mapping.
 Field Section(std::string key, Table table);
 // One of `values`, written as its ToString.
 template <class T>

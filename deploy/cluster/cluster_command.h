@@ -1,6 +1,6 @@
 // `longhaul cluster up|down|status|link|kill|start`: a local cluster for trying things. The
-// coordinator and N workers run in network namespaces of their own, joined by a bridge whose links
-// are shaped by tc (network.h has the layout).
+// coordinator and N workers run in network namespaces of their own. A bridge connects the
+// namespaces, and tc shapes its links (network.h has the layout).
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace longhaul {
 
 // Adds the subcommand `cluster` to the program and returns it. Its subcommands run inside
 // app.parse() and store the program's exit code in `*exit_code` (0 done, 1 failed, 130
-// interrupted). `exit_code` must outlive `app`.
+// interrupted). `exit_code` must outlive `app`, which owns the result.
 //
 //   int exit_code = 0;
 //   CLI::App app;

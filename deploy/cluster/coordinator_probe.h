@@ -14,19 +14,20 @@
 namespace longhaul {
 
 // Names and process ids of workers. The ids are needed because the coordinator may still have the
-// session of a worker that was just killed: its successor has the same name.
+// session of a worker that was just killed, and the next worker process has the same name.
 using ConnectedWorkers = std::set<std::pair<std::string, pid_t>>;
 
-// One connection to a coordinator. Threads: one.
+// One connection to a coordinator. Threads: one at a time.
 class CoordinatorProbe {
  public:
-  // Does not dial yet.
+  // Copies the values that it needs from `state`. Does not dial yet.
   explicit CoordinatorProbe(const ClusterState& state);
   ~CoordinatorProbe();
 
-  // Asks the coordinator, for at most `limit`. Until a call has joined the cluster, each call first
-  // tries to join, for at most max(2 s, limit) more. kUnavailable or kDeadlineExceeded: no answer
-  // in time.
+  // Returns the workers that are connected. Blocks for at most `limit`. Until a call has joined the
+  // cluster as a user, each call first tries to join, for at most max(2 s, limit) more.
+  // kUnavailable or kDeadlineExceeded: no answer in time, try again. Other errors are those of
+  // Access::Open (proto/member/access.h).
   StatusOr<ConnectedWorkers> Connected(absl::Duration limit);
 
  private:

@@ -1,4 +1,5 @@
-// The daemons of a local cluster: their command lines, and how they are started and awaited.
+// The daemons of a local cluster: their command lines, how to start them, and how to wait for them.
+// Threads: the program's main thread (process.h).
 #pragma once
 
 #include <cstdint>
@@ -19,26 +20,28 @@ inline constexpr std::string_view kCoordinatorDaemon = "coordinator";
 // the running program. kFailedPrecondition: there is no such file, or it cannot be run.
 StatusOr<std::string> FindProgram(const std::string& program, std::string_view name);
 
-// Returns `command` inside a network namespace.
+// Returns a command that runs `command` inside the network namespace `network`.
 Command InNetwork(const std::string& network, Command command);
 
-// Return full command lines. `ip netns exec` runs the daemon inside its namespace, with that
-// namespace's /sys.
+// Each returns the full command line of one daemon. A command line begins with `ip netns exec`, so
+// the daemon runs inside its network namespace and sees the /sys of this namespace.
 Command CoordinatorCommand(const ClusterState& state);
 Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worker);
 
 // Returns the path of a daemon's log: <directory>/<daemon>.log.
 std::string LogPath(const ClusterState& state, std::string_view daemon);
-// Returns kInternal: the daemon has died. The message has the end of its log.
+// Returns the error for a daemon that has died: kInternal, with the last lines of the daemon's log.
 Status DiedError(const ClusterState& state, std::string_view daemon);
 
-// Start a daemon and note its process in `state` or `worker`. They do not write the state file.
+// Each starts one daemon and stores the daemon's process in `*state` or `*worker`. Neither waits
+// until the daemon is ready, and neither writes the state file. Errors: as StartDaemon (process.h).
 Status StartCoordinator(ClusterState* state);
 Status StartWorker(const ClusterState& state, ClusterWorkerState* worker);
 
 // Waits until the coordinator answers and the worker `only` is connected. Empty `only`: waits for
-// all workers; "coordinator": for no worker. Shows a progress line. Errors: DiedError of a daemon
-// that it waits for, kDeadlineExceeded, or kCancelled if the user interrupts.
+// all workers. "coordinator": waits for no worker. Shows the state in `progress`, which must not be
+// null. Errors: DiedError if the coordinator or an awaited worker has died, kDeadlineExceeded, or
+// kCancelled if `interrupts` (not null) has seen a signal.
 Status WaitUntilConnected(const ClusterState& state, std::string_view only, Deadline deadline,
                           ProgressLine* progress, InterruptGuard* interrupts);
 

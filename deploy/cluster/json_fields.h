@@ -6,8 +6,9 @@
 //     field("y", point.y, 0.0);  // 0.0 if the object has no y
 //   }
 //
-// Then json(point) writes, and get_to(point) reads. A duration is a number of nanoseconds, and an
-// optional without a value is null.
+// MaybeConst (base/maybe_const.h) makes one function serve both. Then json(point) writes, and
+// object.get_to(point) reads. A duration is a number of nanoseconds, and an optional without a
+// value is null. Reading throws nlohmann::json::exception if a key is missing or has a wrong type.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@
 
 namespace longhaul {
 
+// A `field` that does nothing, to test whether T has a function Fields.
 struct IgnoreField {
   void operator()(const char* /*key*/, auto&&... /*member*/) const {}
 };

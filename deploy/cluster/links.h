@@ -1,4 +1,5 @@
-// Makes the network of a cluster have the links of the cluster's state, by tc and by the relay.
+// Gives the network of a cluster the links that the cluster's state describes, by tc and by the
+// relay (relay/relay.h). Threads: the program's main thread (process.h).
 #pragma once
 
 #include <cstdint>
@@ -14,28 +15,35 @@ namespace longhaul {
 
 inline constexpr std::string_view kRelayDaemon = "relay";
 
-// The functions below derive from the state: the quality of the path between two workers, the shape
-// of what a worker sends and receives, and whether and how the relay delays. Pure. Workers are
-// numbered from 1.
+// The next five functions derive values from the state. Pure. Workers are numbered from 1; `from`,
+// `to` and `number` must be numbers of workers of the state.
+//
+// Returns delay, jitter and loss of the path from one worker to another.
 LinkQuality QualityOf(const ClusterState& state, uint32_t from, uint32_t to);
+// Return how tc shapes the data that a worker sends (uplink) and receives (downlink).
 LineShape UplinkShape(const ClusterState& state, uint32_t number);
 LineShape DownlinkShape(const ClusterState& state, uint32_t number);
+// Returns the configuration of the relay, whether the cluster needs a relay or not.
 relay::RelayConfig RelayConfigOf(const ClusterState& state);
+// Whether a path has delay, jitter or loss and the cluster does not use netem for them.
 bool NeedsRelay(const ClusterState& state);
-// Checks that links like these are possible. kFailedPrecondition: this kernel does not support what
-// they need. kInvalidArgument: a delay, jitter or loss is impossible.
+// Checks that the links of `state` are possible. kFailedPrecondition: this kernel or process cannot
+// emulate them. kInvalidArgument: a delay, jitter or loss is impossible.
 Status CheckLinks(const ClusterState& state);
 
-// The socket at which the relay listens.
+// Returns the path of the Unix socket at which the relay listens.
 std::string RelaySocket(const std::string& cluster);
 Command RelayCommand(const ClusterState& state);
 
-// Changes the network from the links of `before` to those of `after`, a state of the same cluster.
-// Starts or stops the relay as needed and records it in `after`. On an error, has tc shape all
-// lines as in `before` again, and sets `after` to `before`.
+// Changes the network from the links of `before` to those of `*after`, a state of the same cluster.
+// Starts or stops the relay as needed, and notes the relay's process and counters in `*after`. Does
+// not write the state file. On an error, sets `*after` to `before`; tc then shapes all lines as in
+// `before`. Errors: those of CheckLinks, kFailedPrecondition if the relay is dead, kInternal or
+// kUnavailable if tc or the relay fails.
 Status ApplyLinks(const ClusterState& before, ClusterState* after);
-// Starts the relay of a cluster that needs one, takes the workers' ports off the bridge, and
-// configures the relay.
+// Starts the relay of a cluster that needs one, takes the workers' ports off the bridge, configures
+// the relay, and notes its process in `*state`. Waits at most 20 s. kInternal: the relay has died.
+// kUnavailable: the relay does not answer.
 Status StartRelay(ClusterState* state);
 
 }  // namespace longhaul

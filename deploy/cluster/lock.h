@@ -1,4 +1,4 @@
-// Ensures that one command at a time changes a cluster.
+// Ensures that only one command at a time changes a cluster.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,9 @@ namespace longhaul {
 // lock is a file beside the cluster's state folder; the destructor deletes the file.
 class ClusterLock {
  public:
-  // Waits up to `patience` for another command that holds the lock. kFailedPrecondition: it still
-  // holds the lock; the message has its process id.
+  // Waits up to `patience` for another command that holds the lock; 0: does not wait.
+  // kFailedPrecondition: the other command still holds the lock; the message has its process id.
+  // Other errors: by errno, or those of MakePrivateFolder (state_file.h).
   static StatusOr<std::unique_ptr<ClusterLock>> Acquire(std::string_view cluster,
                                                         absl::Duration patience);
   ClusterLock(const ClusterLock&) = delete;

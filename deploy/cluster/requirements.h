@@ -13,14 +13,14 @@ namespace longhaul {
 struct Machine {
   uint64_t capabilities = 0;  // effective; one bit each, as in <linux/capability.h>
   bool root = false;
-  bool has_ip = false;
-  bool has_tc = false;
+  bool has_ip = false;  // the tool ip(8) is installed
+  bool has_tc = false;  // the tool tc(8) is installed
 };
 
 Machine ThisMachine();
 
-// Checks that the machine has the rights and tools that a local cluster needs. kFailedPrecondition
-// names everything that is missing, and how to get it.
+// Checks that the machine has the rights and tools that a local cluster needs. kFailedPrecondition:
+// something is missing; the message names everything that is missing, and how to get it. Pure.
 Status CheckRequirements(const Machine& machine);
 
 }  // namespace longhaul

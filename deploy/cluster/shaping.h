@@ -20,7 +20,8 @@
 // most 95.6% of a rate. Each segment of a GSO packet counts with its headers, unlike in interface
 // counters.
 //
-// Pure functions, except the last five, which run tc.
+// Pure functions, except the last five. These five run tc from the program's main thread, and
+// return the errors of RunTool (process.h).
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,7 @@ enum class Shaper : uint8_t { kHtb, kTbf };
 constexpr std::string_view ToString(Shaper shaper) {
   return WordOf(shaper, {"htb", "tbf"});
 }
+// kInvalidArgument: neither word.
 StatusOr<Shaper> ParseShaper(std::string_view text);
 
 // An interface in a network namespace.
@@ -48,12 +50,14 @@ struct Interface {
   std::string device;
 };
 
+// Counters of one direction of a link, since tc began to shape it or since the last reset.
 struct LinkCounters {
   uint64_t bytes = 0;
   uint64_t packets = 0;
   uint64_t dropped_packets = 0;
-  uint64_t backlog_bytes = 0;
-  // Unset if acknowledgements are not counted separately (tbf).
+  uint64_t backlog_bytes = 0;  // waiting now
+  // The parts of `bytes` in small packets (acknowledgement_bytes) and in other packets
+  // (data_bytes). nullopt with tbf, which does not count them separately.
   std::optional<uint64_t> data_bytes;
   std::optional<uint64_t> acknowledgement_bytes;
 };
@@ -62,18 +66,19 @@ struct LinkCounters {
 struct PathShape {
   std::string to;                // "10.77.0.13"
   uint64_t bits_per_second = 0;  // maximum; 0 = the line's rate
-  LinkQuality quality;           // by netem
+  LinkQuality quality;           // used only if LineShape::netem
   friend bool operator==(const PathShape&, const PathShape&) = default;
 };
 
 // One direction of a line.
 struct LineShape {
   uint64_t bits_per_second = 0;  // 0 = unlimited
-  std::vector<PathShape> paths;
-  // Delay, jitter and loss by netem, for packets to addresses without a path.
+  std::vector<PathShape> paths;  // exceptions for packets to single addresses; only with kHtb
+  // Whether netem adds delay, jitter and loss: `quality`, or for addresses of `paths` the quality
+  // of the path.
   bool netem = false;
   LinkQuality quality;
-  // Packets leave one by one, not many as one GSO packet, so that each one is lost or kept by
+  // Packets leave one by one, not many as one GSO packet, so that each packet is lost or kept by
   // itself.
   bool single_packets = false;
 
@@ -82,25 +87,29 @@ struct LineShape {
   friend bool operator==(const LineShape&, const LineShape&) = default;
 };
 
-// Returns the commands that change the shape of `interface` from `from` to `to`.
+// Returns the commands, to run in order, that change the shape of `interface` from `from`, its
+// shape now, to `to`. Empty if the two are equal.
 std::vector<Command> ShapeCommands(const Interface& interface, Shaper shaper, const LineShape& from,
                                    const LineShape& to);
-// Returns whether a change from one shape to another resets the counters. False: the counters stay,
-// because both shapes or none use netem, and the paths of `to` begin with the addresses of `from`.
-// Also false if one of the two is not shaped at all.
+// Returns whether a change from `from` to `to` resets the counters. False: the counters stay,
+// because both shapes or neither use netem, and the paths of `to` begin with the addresses of
+// `from` in the same order. Also false if one of the two does not shape the line at all.
 bool BeginsAnew(const LineShape& from, const LineShape& to);
 
-// Parses the output of `tc -s -j qdisc show dev ...`; nullopt if the interface is not shaped.
+// Parses the output of `tc -s -j qdisc show dev ...`; nullopt if `shaper` does not shape the
+// interface. kInternal: the text is not such an output.
 StatusOr<std::optional<LinkCounters>> ParseCounters(std::string_view json, Shaper shaper);
 
-// Tries on the loopback interface of `network` how this kernel can shape, and returns the best way.
-// kFailedPrecondition: there is none.
+// Tries on the loopback interface of `network` how this kernel can shape, and returns the best
+// shaper. kFailedPrecondition: the kernel has neither htb nor tbf.
 StatusOr<Shaper> ProbeShaper(const std::string& network);
-// OK if the kernel has netem. Tries it on the loopback interface of `network`.
+// Tries netem on the loopback interface of `network`. OK if the kernel has netem.
 Status ProbeNetem(const std::string& network);
+// Runs ShapeCommands.
 Status Shape(const Interface& interface, Shaper shaper, const LineShape& from, const LineShape& to);
-// Shapes `interface` anew, whatever its shape was. Resets the counters.
+// Removes the shape of `interface`, whatever it is, and applies `to`. Resets the counters.
 Status Reshape(const Interface& interface, Shaper shaper, const LineShape& to);
+// nullopt: `shaper` does not shape the interface.
 StatusOr<std::optional<LinkCounters>> ReadCounters(const Interface& interface, Shaper shaper);
 
 }  // namespace longhaul

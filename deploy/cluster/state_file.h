@@ -5,10 +5,11 @@
 //   $XDG_RUNTIME_DIR/longhaul   where that variable is set,
 //   /run/longhaul               for root otherwise,
 //   /tmp/longhaul-<uid>         for everybody else.
-// The file holds process ids, so it means nothing after a reboot, which also removes the roots
-// above. `cluster down` works without the file.
+// The file holds process ids, so its contents are void after a reboot, which also removes the
+// folders above. `cluster down` works without the file.
 //
-// Thread-safe: plain data and functions of the file system.
+// Plain data, and functions that only use the file system. Any thread may call the functions.
+// Errors: by errno, unless a function says otherwise.
 #pragma once
 
 #include <sys/types.h>
@@ -25,7 +26,7 @@
 
 namespace longhaul {
 
-// The cluster of `cluster` commands without --name.
+// The name of the cluster for `longhaul cluster` commands without --name.
 inline constexpr std::string_view kDefaultClusterName = "local";
 
 // A process. Its start time distinguishes it from a later process with the same id.
@@ -52,12 +53,13 @@ struct PathParameters {
   friend bool operator==(const PathParameters&, const PathParameters&) = default;
 };
 
-// The counts for one direction of a link by qdiscs that have been removed.
+// Counters of one direction of a link, summed over qdiscs that have been removed.
 struct CountedBefore {
   uint64_t bytes = 0, packets = 0, dropped_packets = 0, data_bytes = 0, acknowledgement_bytes = 0;
 };
 
-// What emulates delay, jitter and loss.
+// The part of the cluster that emulates delay, jitter and loss: the process of relay/relay.h, or
+// the kernel's qdisc netem.
 enum class DelayBy : uint8_t { kRelay, kNetem };
 constexpr std::string_view ToString(DelayBy by) {
   return WordOf(by, {"relay", "netem"});
@@ -69,10 +71,10 @@ struct ClusterWorkerState {
   std::string data_address;     // "10.77.0.12", on the shaped interface
   std::string control_address;  // "10.78.0.12", on the unshaped one
   LinkParameters link;
-  bool link_up = true;
+  bool link_up = true;  // false: cut off from all other workers
   ProcessIdentity process;
-  CountedBefore uplink_before = {};
-  std::string device = "cpu";  // device option of longhaul-worker: "cpu,cpu"
+  CountedBefore uplink_before = {};  // to add to the counters of the qdisc of now
+  std::string device = "cpu";        // value of longhaul-worker's --device: "cpu,cpu"
 };
 
 struct ClusterState {
@@ -81,17 +83,17 @@ struct ClusterState {
   std::string token_file;
   bool insecure = false;       // its daemons talk without TLS
   std::string directory;       // logs and the daemons' state folders
-  bool owns_directory = true;  // `down` removes it
-  bool ready = false;          // `up` has finished
+  bool owns_directory = true;  // `cluster down` removes `directory`
+  bool ready = false;          // `cluster up` has finished
   std::string shaper;          // how links are shaped: "htb" or "tbf" (shaping.h)
   DelayBy delay_by = DelayBy::kRelay;
   std::string coordinator_program;
   std::string worker_program;
   std::string relay_program;
   std::string log_level;
-  uint32_t subnet = 0;  // the third byte of its addresses
+  uint32_t subnet = 0;  // the third byte of the cluster's addresses (K in network.h)
   ProcessIdentity coordinator;
-  ProcessIdentity relay;  // set while some link needs it
+  ProcessIdentity relay;  // pid 0 while no link needs the relay
   std::vector<ClusterWorkerState> workers;
   // In the order in which they were first requested. A path is never removed.
   std::vector<PathParameters> paths;
@@ -102,25 +104,27 @@ std::string ClusterRuntimeRoot();
 // <runtime root>/<name>.
 std::string ClusterStateFolder(std::string_view name);
 
-// Makes a folder of mode 0700 that belongs to this user, or uses an existing one.
-// kFailedPrecondition if the folder belongs to another user.
+// Makes a folder of mode 0700 that belongs to this user, or sets the mode of an existing folder.
+// The parent folder must exist. kFailedPrecondition: `path` is no folder of this user.
 Status MakePrivateFolder(const std::string& path);
 
-// Reads the state of a cluster. Without a name: of "local" if there is one, else of the only
-// cluster. kNotFound: there is none, or there are several, which the message lists.
-// kFailedPrecondition: this user may not read the file. kInvalidArgument: the file is broken, or of
-// another version. Messages say what to do.
+// Reads the state of a cluster. Empty `name`: of the cluster "local" if it is there, else of the
+// only cluster. kNotFound: there is no such cluster, or `name` is empty and there are several,
+// which the message lists. kFailedPrecondition: this user may not read the file. kInvalidArgument:
+// the file is broken, or of another version. Messages say what to do.
 StatusOr<ClusterState> ReadClusterState(std::string_view name = {});
+// Replaces the file atomically, and makes its folders.
 Status WriteClusterState(const ClusterState& state);
 // Returns the names of all clusters with a state file, sorted.
 std::vector<std::string> ListClusters();
 
-// Returns the cluster whose coordinator has this address; nullopt: no cluster of this user. A
-// cluster whose coordinator and workers are all gone does not count: a killed cluster leaves its
-// file behind, and a later cluster may have its address.
+// Returns the cluster of this user whose coordinator has this address, "10.78.0.1:7070"; nullopt:
+// there is none. A cluster whose coordinator and workers are all gone does not count: a killed
+// cluster leaves its file behind, and a later cluster may have the same address.
 std::optional<ClusterState> ClusterAt(std::string_view coordinator_address);
 
-// For tests: the file's text.
+// For tests: convert to and from the file's text. kInvalidArgument: the text is broken, or of
+// another version.
 std::string ClusterStateToJson(const ClusterState& state);
 StatusOr<ClusterState> ClusterStateFromJson(std::string_view text);
 

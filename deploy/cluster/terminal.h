@@ -1,4 +1,4 @@
-// Progress lines and Ctrl-C for the cluster's commands.
+// Progress lines and Ctrl-C for the `cluster` commands.
 #pragma once
 
 #include <signal.h>
@@ -17,7 +17,7 @@ class ProgressLine {
   ProgressLine();
   ~ProgressLine();
   void Show(std::string_view text);
-  // Ends the current line, so that other output starts on a new one.
+  // Erases the current line on a terminal, so that other output can take its place.
   void Clear();
 
  private:
@@ -26,14 +26,15 @@ class ProgressLine {
   std::string last_;
 };
 
-// While this object lives, SIGINT, SIGTERM and SIGHUP are held back and do not end the process. A
-// signal that no Check has seen takes effect when the object is destroyed. Create it before other
-// threads start.
+// While this object lives, SIGINT, SIGTERM and SIGHUP are blocked and do not end the process. A
+// signal that no Check has seen takes effect when the object is destroyed. Create, use and destroy
+// the object on the main thread, before other threads start.
 class InterruptGuard {
  public:
   InterruptGuard();
   ~InterruptGuard();
-  // Returns kCancelled once SIGINT, SIGTERM or SIGHUP has arrived, else OK.
+  // Returns kCancelled if SIGINT, SIGTERM or SIGHUP has arrived since the constructor, else OK.
+  // Does not wait.
   Status Check();
 
  private:

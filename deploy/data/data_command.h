@@ -13,8 +13,9 @@ namespace longhaul {
 // Describes longhaul_data/ for RunPythonProgram.
 PythonPart DataPart();
 
-// Adds the subcommand `data` and returns it. Running the subcommand replaces this process by
-// Python. If that fails, the exit code goes to `*exit_code`, which must outlive `app`.
+// Adds the subcommand `data` to `app`, which owns the result. Running the subcommand replaces this
+// process by Python. If this fails, the subcommand stores the program's exit code in `*exit_code`,
+// which must outlive `app`.
 CLI::App* AddDataCommand(CLI::App& app, int* exit_code);
 
 }  // namespace longhaul

@@ -1,4 +1,5 @@
-// Makes the points of a sweep. A point is one run, with its links, codecs and schedule. Pure.
+// Makes the points of a sweep (sweep_spec.h). A point is one run, with its links, codecs and
+// schedule. Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,30 +19,30 @@ struct SweepPoint {
   std::string id;                     // "100mbit/25ms/paper/1f1b/r1"; unique in the sweep
   uint64_t rate_bits_per_second = 0;  // of every link, each way; 0 = not shaped
   absl::Duration delay;               // one way
-  SweepCodecs links;
+  SweepCodecs links;                  // codecs of the links
   ScheduleKind schedule = ScheduleKind::kLinkAware;
   std::string variant;                 // "": none
   uint32_t repeat = 1;                 // from 1
   std::vector<std::string> overrides;  // changes to the base run that make this point
-  RunSpec spec;                        // set unless the point is impossible
+  RunSpec spec;                        // the run; means nothing if the point is impossible
   std::string impossible;              // why the point cannot run; "": it can
 };
 
 struct SweepPlan {
-  RunSpec base;          // the base run, with the changes of all points
-  uint32_t workers = 0;  // of the cluster
+  RunSpec base;          // the base run, with the changes that all points have
+  uint32_t workers = 0;  // number of workers of the cluster
   std::vector<SweepPoint> points;
 };
 
-// Makes all points of `sweep`. `base_yaml` is the text of the base run, and `base_file` its file
-// name. `more` are changes to the base run from the command line, made after those of `sweep.set`.
-// Returns an error if the sweep or its base run is wrong. If only a point is wrong, its
-// `impossible` says why.
+// Makes all points of `sweep`. `base_yaml` is the text of the base run's file, and `base_file` the
+// file's name, for messages. `more` are changes to the base run from the command line, in the form
+// of --set, made after the changes of `sweep.set`. kInvalidArgument: the sweep or its base run is
+// wrong. If only a point is wrong, its `impossible` says why.
 StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_yaml,
                                   std::string_view base_file, const std::vector<std::string>& more);
 
 // Returns "100mbit, 25ms, paper, 1f1b, repeat 2": rate and codecs, the delay if there is one, and
-// else only that in which the points of `sweep` differ.
+// of the other values only those in which the points of `sweep` differ.
 std::string Describe(const SweepPoint& point, const SweepSpec& sweep);
 
 }  // namespace longhaul::cli

@@ -1,4 +1,5 @@
-// Checks everything before a sweep starts: the sweep file, its base run, every point, the data.
+// Checks everything before a sweep (sweep_spec.h) starts: the sweep file, its base run, every point
+// (points.h), the data.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +18,28 @@ namespace longhaul::cli {
 struct PreparedSweep {
   SweepSpec spec;
   SweepPlan plan;                    // impossible points included
-  std::string base_file, base_text;  // the base run
+  std::string base_file, base_text;  // path and text of the base run's file
   std::string title;
-  // Everything that decides the points: ("rates", "1gbit, 100mbit"), ("the base run", its text with
-  // all defaults), ("the data", hashes). A sweep is continued only if all of it is the same.
+  // Names and texts of everything that decides the points: ("rates", "1gbit, 100mbit"), ("the base
+  // run", its text with all defaults), ("the data", a hash). An interrupted sweep is continued only
+  // if all these texts are the same.
   std::vector<std::pair<std::string, std::string>> identity;
 };
 
-// Reads and checks the sweep file `file`. `overrides` change the base run. `device` is the device
-// of the workers, as in `cluster up --device`. The terminal shows the progress of reading the data.
-// An error concerns the whole sweep, and names all faults in its file or base run.
-// kFailedPrecondition: this machine cannot run a cluster.
+// Reads and checks the sweep file `file`. `overrides` change the base run, in the form of --set.
+// `device` is the device of the workers, as in `cluster up --device`. `terminal` shows the progress
+// of reading the data. If only a point is wrong, its `impossible` says why, without an error.
+// kInvalidArgument: the sweep file or the base run is wrong; the message names all faults.
+// kFailedPrecondition: this machine cannot run a cluster. kCancelled: `interrupt` has fired. Errors
+// of reading files: by errno.
 StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interrupt,
                                      const std::string& file,
                                      const std::vector<std::string>& overrides,
                                      const std::string& device);
 
-// Returns the input of the sweep's runner (longhaul_sweep/): a JSON object. Its points have the
-// fields of points in results.json (docs/design/formats.md), and what is needed to run them.
+// Returns the input of the program that runs the sweep (longhaul_sweep/): a JSON object. Its points
+// have the fields of points in results.json (docs/design/formats.md), and all fields that running a
+// point needs.
 std::string ToJson(const PreparedSweep& sweep);
 
 }  // namespace longhaul::cli

@@ -5,6 +5,7 @@
 
 namespace longhaul::cli {
 
+// Adds the command `sweep` to `program` (cli/program.h), which owns the result.
 CLI::App* AddSweepCommand(Program& program);
 
 }  // namespace longhaul::cli

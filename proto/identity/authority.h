@@ -1,10 +1,11 @@
-// The certificate authority of an installation: a P-256 key and its own certificate. An attacker
-// with the key could pose as the coordinator, so the key never leaves the state directory. The key
-// is not enough to pose as a member, because the coordinator also knows each member's own key
+// The certificate authority of an installation, which is a coordinator and its members (member.h):
+// a P-256 key and the key's own certificate. An attacker with the key could pose as the
+// coordinator, so the key never leaves the coordinator's state directory. The key is not enough to
+// pose as a member, because the coordinator also knows each member's own key
 // (coordinator/store/members.h).
 //
-// Immutable, so any thread may use it. Errors: kInvalidArgument (bytes from outside),
-// kFailedPrecondition (files), kInternal (OpenSSL).
+// An Authority is immutable, so any thread may use it. Keys and certificates are PEM texts. Errors:
+// kInvalidArgument (bytes from outside), kFailedPrecondition (files), kInternal (OpenSSL).
 #pragma once
 
 #include <string>
@@ -22,18 +23,18 @@ inline constexpr char kCoordinatorName[] = "coordinator.longhaul";
 // The usual lifetime of a member's certificate.
 inline constexpr absl::Duration kDefaultLifetime = absl::Hours(24 * 30);
 
-// The identity of a TLS server: its key, and its certificate followed by the authority's.
+// The identity of a TLS server.
 struct ServerIdentity {
   std::string key_pem;
-  std::string chain_pem;
+  std::string chain_pem;      // the server's certificate, then the authority's
   std::string authority_pem;  // members of this authority are accepted
 };
 
 class Authority {
  public:
-  // Makes a new key and certificate.
+  // Makes a new key and certificate, valid for 10 years from `now`.
   static StatusOr<Authority> Make(absl::Time now);
-  // Reads what ToPem wrote: the key, then the certificate.
+  // Reads the result of ToPem: the key, then the certificate.
   static StatusOr<Authority> FromPem(std::string_view pem);
   std::string ToPem() const { return key_pem_ + certificate_pem_; }
 
@@ -41,13 +42,12 @@ class Authority {
   // The certificate's Fingerprint (certificate.h).
   const std::string& fingerprint() const { return fingerprint_; }
 
-  // Returns a certificate of `member` (PEM), which ends `lifetime` after `now`. Takes the key from
-  // the signing request (PEM), and nothing else. kInvalidArgument: the request is not signed by its
-  // own key, the key is not P-256, or CheckMember refuses `member`.
+  // Returns a certificate of `member`, which ends `lifetime` after `now`. Takes only the public key
+  // from the signing request. kInvalidArgument: the request is not signed by its own key, the key
+  // is not P-256, or CheckMember refuses `member`.
   StatusOr<std::string> Sign(std::string_view request_pem, const Member& member, absl::Time now,
                              absl::Duration lifetime) const;
-  // Makes a new key and certificate for the coordinator, valid for 10 years from `now`, as long as
-  // an authority's.
+  // Makes a new key and certificate for the coordinator, valid for 10 years from `now`.
   StatusOr<ServerIdentity> MakeServerIdentity(absl::Time now) const;
 
  private:
@@ -57,7 +57,7 @@ class Authority {
 
 // Reads the authority from <state_dir>/authority.pem (mode 0600). If there is no such file, makes
 // an authority, writes the file and sets `*made` to true, else to false. kFailedPrecondition: the
-// file is damaged.
+// file cannot be read or is damaged. Errors of writing: by errno.
 StatusOr<Authority> LoadOrMakeAuthority(const std::string& state_dir, absl::Time now, bool* made);
 
 }  // namespace longhaul

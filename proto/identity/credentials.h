@@ -1,7 +1,8 @@
-// A member's own key, its certificate and the authority that it trusts, one after the other in a
-// PEM file of mode 0600. FILE.joining holds only the key, from an attempt to join that has not
-// succeeded yet; the next attempt uses the same key. Pure, except LoadCredentials and
-// StoreCredentials.
+// The credentials of a member (member.h): the member's private key, the member's certificate and
+// the certificate of the authority that the member trusts, in this order in a PEM file of mode
+// 0600. While a member joins, the file <path>.joining holds only the key. If the attempt to join
+// fails, the next attempt uses the same key. Pure, except LoadCredentials and StoreCredentials. If
+// OpenSSL fails, functions return kInternal.
 #pragma once
 
 #include <string>
@@ -14,16 +15,16 @@
 namespace longhaul {
 
 struct Credentials {
-  std::string key_pem;          // empty: none was made yet
+  std::string key_pem;          // empty: no key was made yet
   std::string certificate_pem;  // empty: not joined yet
-  std::string authority_pem;
+  std::string authority_pem;    // empty: the authority is not known yet
 
   bool joined() const { return !certificate_pem.empty(); }
 };
 
 // Makes a new P-256 key (PEM).
 StatusOr<std::string> MakeKey();
-// Makes a signing request (PEM) for a key, signed by the key.
+// Makes a signing request (PEM) for a key, signed by the key. kInvalidArgument: not a P-256 key.
 StatusOr<std::string> MakeRequest(std::string_view key_pem);
 
 std::string ToPem(const Credentials& credentials);
@@ -31,8 +32,10 @@ std::string ToPem(const Credentials& credentials);
 // certificate is not that of the key.
 StatusOr<Credentials> ParseCredentials(std::string_view pem);
 
-// kNotFound: no such file. kFailedPrecondition names the fault in the file, and says what to do.
+// kNotFound: there is no such file. kFailedPrecondition: the file cannot be read or is damaged; the
+// message names the fault and says what to do.
 StatusOr<Credentials> LoadCredentials(const std::string& path);
+// Replaces the file atomically, and makes its folder if needed. Errors: by errno.
 Status StoreCredentials(const std::string& path, const Credentials& credentials);
 
 // Returns the time from which a certificate should be renewed: after two thirds of its lifetime.

@@ -1,10 +1,11 @@
-// A join token: one line of text, with which somebody becomes a member.
+// A join token: one line of text, with which a worker or a person becomes a member (member.h).
 //
 //   longhaul1.ROLE.FINGERPRINT.SECRET
 //
-// FINGERPRINT: SHA-256 of the authority's certificate, so that the joining side recognises the
-// coordinator before it sends anything. SECRET: 24 random bytes; the coordinator keeps only their
-// SHA-256. Both are lower-case hexadecimal. See docs/design/formats.md. Pure.
+// ROLE: worker, user or admin. FINGERPRINT: SHA-256 of the authority's certificate, by which the
+// joining side recognizes the coordinator before it sends anything. SECRET: 24 random bytes; the
+// coordinator keeps only their SHA-256. FINGERPRINT and SECRET are lower-case hexadecimal. See
+// docs/design/formats.md. Pure functions, except NewJoinToken, which takes random bytes.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +31,11 @@ struct JoinToken {
   friend bool operator==(const JoinToken&, const JoinToken&) = default;
 };
 
-// Makes a token with a new secret.
+// Makes a token with a new secret. `fingerprint` as Authority::fingerprint() (authority.h).
 JoinToken NewJoinToken(Role role, std::string fingerprint);
 std::string ToString(const JoinToken& token);
-// True if a text begins like a join token; the rest may be missing or wrong. A shared secret
-// (base/token.h) must not begin like that.
+// True if `text` begins with "longhaul1."; the rest may be missing or wrong. A shared secret
+// (base/token.h) must not begin with these characters.
 bool IsJoinToken(std::string_view text);
 // kInvalidArgument: not a complete join token. Messages never repeat the text, which may be secret.
 StatusOr<JoinToken> ParseJoinToken(std::string_view text);

@@ -1,4 +1,5 @@
-// The members of an installation and their roles. Pure.
+// The members of an installation and their roles. An installation is a coordinator and everybody
+// who may connect to it: its members, who are workers and people. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +13,15 @@ namespace longhaul {
 
 enum class Role : uint8_t { kWorker, kUser, kAdmin };
 std::string_view ToString(Role role);  // "worker", "user", "admin"
+// kInvalidArgument: not one of the three words.
 StatusOr<Role> ParseRole(std::string_view text);
 
 inline constexpr size_t kMaxMemberNameBytes = 64;
 
 struct Member {
-  std::string name;  // letters, digits, '.', '_' and '-'; never given to a second member
+  std::string name;  // letters, digits, '.', '_' and '-'; no two members ever have the same name
   Role role = Role::kUser;
-  std::string worker_id;  // for a worker: the id in its hello; else empty
+  std::string worker_id;  // for a worker: its WorkerId (base/ids.h); else empty
 
   friend bool operator==(const Member&, const Member&) = default;
 };
@@ -27,7 +29,8 @@ struct Member {
 // Checks that a certificate may carry this member. kInvalidArgument: the name or the worker id is
 // wrong.
 Status CheckMember(const Member& member);
-// Makes a name that CheckMember accepts out of any text: "two-words" for "two words".
+// Makes a name that CheckMember accepts out of any text: "two-words" for "two words". "" gives
+// "member".
 std::string MemberNameFrom(std::string_view text);
 
 }  // namespace longhaul

@@ -1,4 +1,5 @@
-// RAII wrappers of OpenSSL's objects, and its error texts. Internal to proto/identity.
+// RAII wrappers of OpenSSL's objects, and OpenSSL's error texts. Internal to proto/identity.
+// Thread-safe. If OpenSSL fails, functions return kInternal.
 #pragma once
 
 #include <openssl/bio.h>
@@ -28,8 +29,8 @@ using Name = std::unique_ptr<X509_NAME, Free<&X509_NAME_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Free<&X509_EXTENSION_free>>;
 using Bio = std::unique_ptr<BIO, Free<&BIO_free_all>>;
 
-// Returns kInternal with `what` (the step that failed) and the oldest error in OpenSSL's queue.
-// Empties the queue.
+// Returns kInternal with `what` (the step that failed) and the oldest error in OpenSSL's queue of
+// errors, which each thread has. Empties the queue.
 Status Failed(std::string_view what);
 
 // Makes a P-256 key.
@@ -39,6 +40,7 @@ StatusOr<Key> NewKey();
 StatusOr<Key> ReadKey(std::string_view pem);
 StatusOr<Certificate> ReadCertificate(std::string_view pem);
 StatusOr<Request> ReadRequest(std::string_view pem);  // must be signed by its own key
+// Do not take ownership.
 StatusOr<std::string> ToPem(EVP_PKEY* key);
 StatusOr<std::string> ToPem(X509* certificate);
 StatusOr<std::string> ToPem(X509_REQ* request);

@@ -1,9 +1,9 @@
 // How a worker, the CLI or a cluster reaches its coordinator: as a member over TLS, or with
 // --insecure without encryption.
 //
-// A coordinator may have a standby, and then there are several addresses. One of them is current:
-// at first, the first one. When a caller reports that the current coordinator does not serve, the
-// next one becomes current for all users of this Access.
+// A coordinator may have a standby, and then there are several addresses. At any time one address
+// is current: at first, the first one. When a caller reports that the coordinator at the current
+// address does not serve, the next address becomes current for all users of this Access.
 //
 //   AccessOptions options{
 //       .addresses = {"h:7070"}, .token_file = "token", .credentials_file = "me.pem"};
@@ -39,17 +39,19 @@ namespace longhaul {
 
 struct AccessOptions {
   std::vector<std::string> addresses;  // of coordinators, at least one; tried in order
-  // A join token, or with `insecure` the coordinator's token; empty: none.
+  // File with a join token (proto/identity/join_token.h), or with `insecure` with the coordinator's
+  // shared secret (base/token.h). Empty: no token.
   std::string token_file = {};
-  // File of key and certificate. If it is missing, joining writes it. Only one process at a time
-  // joins. The new key stays in FILE.joining until its certificate arrives, so a failed attempt is
-  // harmless.
+  // File of key and certificate (proto/identity/credentials.h); not used with `insecure`. If the
+  // file is missing, joining writes it. Only one process at a time joins. The new key stays in
+  // <file>.joining until its certificate arrives, so a failed attempt is harmless.
   std::string credentials_file = {};
-  bool insecure = false;
+  bool insecure = false;  // without TLS
   // The role to join as. nullopt: the role of the token.
   std::optional<Role> role = {};
-  std::string name = {};  // the requested name
-  std::string worker_id = {};
+  // The requested name. The coordinator changes it if it is not free or not valid.
+  std::string name = {};
+  std::string worker_id = {};  // to join as a worker: its WorkerId; else empty
 };
 
 class Access {
@@ -58,7 +60,8 @@ class Access {
   // expired or are of another authority, role or worker id than the token and `options`. Joining
   // blocks for at most `limit` per coordinator. kUnavailable: no coordinator answers, try again.
   // kUnauthenticated: a coordinator refuses, or its authority is not the token's.
-  // kFailedPrecondition, kInvalidArgument: a file or flag is wrong.
+  // kFailedPrecondition: a file is missing or wrong, or the credentials have expired and there is
+  // no token. kInvalidArgument: an option is wrong.
   static StatusOr<std::shared_ptr<Access>> Open(const AccessOptions& options, absl::Duration limit);
   // Return an Access without encryption. If `token` is empty, calls carry no token.
   static std::shared_ptr<Access> Plain(std::string address, std::string token);
@@ -69,15 +72,16 @@ class Access {
   bool alone() const { return options_.addresses.size() == 1; }
   size_t count() const { return options_.addresses.size(); }  // number of coordinators
   bool insecure() const { return options_.insecure; }
-  // Prepares a call; call it before the call starts. Without TLS it adds the token. With `wait`,
-  // and if there is a single coordinator, the call waits while the coordinator is down.
+  // Prepares the context of a call, before the call starts. Without TLS it adds the token. If
+  // `wait` is true and there is a single coordinator, the call waits while the coordinator is down.
+  // Else the call fails with UNAVAILABLE if the connection cannot be made.
   void Prepare(grpc::ClientContext* context, bool wait = true) const;
-  // Grows with every new certificate and every change of the current coordinator. When it has
-  // grown, dial again.
+  // A number that grows with every new certificate and every change of the current coordinator.
+  // When the number has grown, dial again.
   uint64_t generation() const;
 
-  // A channel of its own to the coordinator that was current when Dial was called. Dial does not
-  // block. With several coordinators, an attempt to connect may take 2 s.
+  // A channel with its own connection, to the coordinator that was current when Dial was called.
+  // Dial does not block. With several coordinators, an attempt to connect takes at most 2 s.
   struct Connection {
     std::string address;
     uint64_t generation = 0;
@@ -86,17 +90,18 @@ class Access {
   Connection Dial() const;
 
   // Reports that the coordinator that was current at `generation` does not serve: it is down, or is
-  // a standby. The next address becomes current, unless `generation` is out of date. Does nothing
+  // a standby. The next address becomes current, unless generation() has grown since. Does nothing
   // with a single coordinator.
   void GoOnFrom(uint64_t generation);
   // Calls `ask` with the address of the current coordinator, on the caller's thread. If the result
-  // is kUnavailable, goes on to the next coordinator, at most once around. Returns any other result
-  // at once. If no coordinator serves, returns kUnavailable with all results.
+  // is kUnavailable, asks the next coordinator, at most once around. Returns any other result at
+  // once. If no coordinator serves, returns kUnavailable with the messages of all results.
   Status AskEach(const std::function<Status(const std::string& address)>& ask);
 
-  // Renews and stores the certificate if two thirds of its lifetime are over, else returns OK.
-  // Blocks for at most 5 s per coordinator. For `pause` after an attempt that failed, returns OK
-  // without another attempt.
+  // Renews and stores the certificate if two thirds of its lifetime are over. Else, and without
+  // TLS, returns OK. Blocks for at most 5 s per coordinator. After an attempt that failed, returns
+  // OK without another attempt until `pause` is over. Errors: kUnavailable if no coordinator
+  // answers, else those of the coordinator or of files; the old certificate stays in use.
   Status RenewIfDue(absl::Duration pause);
 
  private:
@@ -120,14 +125,14 @@ class Access {
   MonoTime renew_from_{};
 };
 
-// A stub of a service over its own channel, remade for each new certificate and each new current
-// coordinator. Thread-safe.
+// A gRPC stub of a service over its own channel. Get makes a new stub for each new certificate and
+// each new current coordinator. Thread-safe.
 template <class Service>
 class StubOf {
  public:
   explicit StubOf(std::shared_ptr<Access> access) : access_(std::move(access)) {}
-  // Returns the stub, after dialling if there is none for the current generation. The stub is valid
-  // while the caller holds it.
+  // Returns the stub, never null. Dials first if there is no stub for the current generation. The
+  // stub is valid while the caller holds it.
   std::shared_ptr<typename Service::Stub> Get() {
     const std::lock_guard lock(mutex_);
     if (stub_ == nullptr || dialled_.generation != access_->generation()) {
@@ -136,18 +141,18 @@ class StubOf {
     }
     return stub_;
   }
-  // Get must have been called before these three functions. This one returns the address of the
+  // Call address, unreachable and DoesNotServe only after Get. address returns the address of the
   // coordinator that the last Get used.
   std::string address() const {
     const std::lock_guard lock(mutex_);
     return dialled_.address;
   }
-  // True if the last attempt to connect to that coordinator failed.
+  // True if the last attempt to connect to the coordinator of the last Get failed.
   bool unreachable() const {
     const std::lock_guard lock(mutex_);
     return dialled_.channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
   }
-  // Reports that the coordinator does not serve (Access::GoOnFrom).
+  // Reports that the coordinator of the last Get does not serve (Access::GoOnFrom).
   void DoesNotServe() {
     const std::lock_guard lock(mutex_);
     access_->GoOnFrom(dialled_.generation);

@@ -8,10 +8,11 @@
 
 namespace longhaul {
 
-// Asks the TLS 1.3 server at `address` for its authority's certificate (PEM). Checks that this
-// certificate has the expected fingerprint and signed the server's own certificate. Sends only the
-// handshake. Blocks until `deadline` at most, plus the time of a name lookup. kUnavailable: no
-// server answers. kUnauthenticated: the server has another authority, or no TLS 1.3.
+// Asks the TLS 1.3 server at `address` (host:port) for its authority's certificate (PEM). Checks
+// that this certificate has the expected fingerprint (that of the join token) and signed the
+// server's own certificate. Sends only the handshake. Blocks until `deadline` at most, plus the
+// time of a name lookup. kUnavailable: no server answers. kUnauthenticated: the server has another
+// authority, or no TLS 1.3. Thread-safe.
 StatusOr<std::string> AuthorityOf(const std::string& address, const std::string& fingerprint,
                                   Deadline deadline);
 

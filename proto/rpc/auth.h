@@ -13,11 +13,11 @@
 
 namespace longhaul {
 
-// Call it before the call starts, once per context. An empty token adds nothing.
+// Adds the token to a call, before the call starts, once per context. An empty token adds nothing.
 void AddToken(grpc::ClientContext* context, std::string_view token);
 
-// Returns a caller's address without the port: "192.0.2.7", "fd00::1". The log counts calls by this
-// address, because a caller can vary its port.
+// Returns a caller's address without the port: "192.0.2.7", "fd00::1". base/peer_log.h counts lines
+// by this address, because a caller can vary its port.
 std::string PeerHost(const grpc::ServerContextBase& context);
 
 // Returns OK if the call carries `token` (compared in constant time), else kUnauthenticated with a

@@ -1,5 +1,6 @@
 // The port of a gRPC server that must know its callers. A Listener (listener.h) accepts the
-// connections. A connection is a stranger until LetIn is called for one of its calls.
+// connections. A connection is a stranger until LetIn is called for one of its calls. The listener
+// limits the number, the time and the bytes of strangers.
 //
 //   grpc::ServerBuilder builder;
 //   GuardedPort port({.identity = identity}, &builder);
@@ -8,8 +9,8 @@
 //   LH_RETURN_IF_ERROR(port.Open("0.0.0.0:7070"));
 //
 // A connection's first call must fit into kMaxStrangerBytes, together with the TLS handshake and
-// everything streamed before its first answer, because a unary handler only runs when the whole
-// request has arrived. Clients with larger calls make a small call first.
+// everything that the client sends before the first answer. The reason: a unary handler only runs
+// when the whole request has arrived. Clients with larger calls make a small call first.
 #pragma once
 
 #include <grpcpp/server_builder.h>
@@ -37,28 +38,31 @@ class GuardedPort {
  public:
   // `builder` is used during this call only.
   GuardedPort(const PortSecurity& security, grpc::ServerBuilder* builder);
-  // Begins to listen at "host:port". Call it once, after the server has started. kInvalidArgument:
-  // not an address; kAlreadyExists: the port is in use; kFailedPrecondition: not an address of this
-  // host.
+  // Begins to listen at "host:port". Call Open once, after the server has started.
+  // kInvalidArgument: not an address. kAlreadyExists: the port is in use. kFailedPrecondition: not
+  // an address of this host. Other errors: by errno.
   Status Open(const std::string& address);
-  // Call it before the server shuts down. Takes no new connections; existing ones stay.
+  // Takes no new connections; existing ones stay. Call Close before the server shuts down. Does
+  // nothing if Open was not called.
   void Close();
-  // Destroy it after the server has shut down.
+  // Cuts all connections. Destroy the port after the server has shut down.
   ~GuardedPort();
   GuardedPort(const GuardedPort&) = delete;
   GuardedPort& operator=(const GuardedPort&) = delete;
 
-  // The listening address, with the real port if 0 was requested. Call it after Open.
+  // The listening address, with the real port if 0 was requested. Empty before Open.
   const std::string& address() const { return address_; }
 
   // ---- Thread-safe
 
-  // Returns who the caller is. kUnauthenticated, with a sentence, if the caller is unknown.
+  // Returns the identity of the caller. kUnauthenticated: the caller is unknown; the message is a
+  // sentence for the caller.
   StatusOr<Caller> Identify(const grpc::ServerContextBase& context) const;
-  // Marks this call's connection as known. The port cuts the connection when the certificate of
-  // `caller` expires. Call it after Open.
+  // Marks this call's connection as known, so that it is no stranger any more. `caller` is the
+  // result of Identify; the port cuts the connection at caller.until. Call LetIn after Open.
   void LetIn(const grpc::ServerContextBase& context, const Caller& caller);
-  // Cuts every connection of the member with this name, and so all calls on it. Call it after Open.
+  // Cuts every connection of the member with this name, and with it all calls on the connection.
+  // Returns before the connections are cut. Call Cut after Open.
   void Cut(const std::string& member);
 
  private:

@@ -7,7 +7,8 @@
 // one replaces the oldest). It cuts a stranger after kStrangerLimit, or after about
 // kMaxStrangerBytes. It watches and cuts a connection through a second descriptor of the socket.
 //
-// Threads: call the member functions on the loop's thread; PeerText and PeerTextOf on any thread.
+// Threads: create, call and destroy a Listener on the loop's thread. PeerText and PeerTextOf: any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -35,25 +36,28 @@ inline constexpr size_t kMaxStrangerBytes = 16 << 10;
 
 class Listener {
  public:
-  // Called on the loop for every new connection. Takes ownership of the descriptor.
+  // The Listener calls this function on the loop for every new connection. The function takes
+  // ownership of `fd`, a nonblocking socket.
   using HandOver = std::function<void(int fd)>;
-  // Listens at "host:port". kInvalidArgument; kAlreadyExists: the port is in use;
-  // kFailedPrecondition: not an address of this host.
+  // Listens at "host:port". kInvalidArgument: not an address. kAlreadyExists: the port is in use.
+  // kFailedPrecondition: not an address of this host. Other errors: by errno.
   static StatusOr<std::unique_ptr<Listener>> Create(std::shared_ptr<EventLoop> loop,
                                                     const std::string& address, HandOver hand_over);
+  // Stops listening, and cuts all connections.
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
   // The listening address, with the real port if 0 was requested.
   const std::string& address() const { return address_; }
-  // Marks the connection of `peer` (in the form of PeerText) as known: it belongs to `member`, and
-  // is cut at `until`, if given. Does nothing if the connection is gone, or known already.
+  // Marks the connection of `peer` (in the form of PeerText) as known: it belongs to the member of
+  // this name ("": to nobody), and is cut at `until`; nullopt: never. Does nothing if the
+  // connection is gone, or known already.
   void Admit(const std::string& peer, const std::string& member = "",
              std::optional<MonoTime> until = std::nullopt);
   // Cuts the connection of `peer`, if there is one.
   void Cut(const std::string& peer);
-  // Cuts every connection that was admitted as this member.
+  // Cuts every connection that Admit has given to the member of this name.
   void CutMember(const std::string& member);
   // Takes no new connections; existing ones stay.
   void StopListening();

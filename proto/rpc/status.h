@@ -1,4 +1,5 @@
-// Converts Status to and from gRPC. The codes are the same; the message is for people. Pure.
+// Converts Status to and from gRPC's status. The codes are the same; payloads are lost. The message
+// is for people. Pure.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -9,10 +10,12 @@
 
 namespace longhaul {
 
-// A message longer than kMaxErrorBytes is cut, and ends with a note about that.
+// Cuts a message that is longer than kMaxErrorBytes (channel.h), and adds how many bytes are
+// missing.
 grpc::Status ToGrpc(const Status& status);
 
-// Returns "<what>: <message>"; with an empty `what`, only the message. OK stays OK.
+// Returns the same code with the message "<what>: <message>"; with an empty `what`, with the
+// message alone. OK stays OK.
 Status FromGrpc(const grpc::Status& status, std::string_view what = {});
 
 }  // namespace longhaul

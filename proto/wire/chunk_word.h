@@ -1,6 +1,7 @@
-// Messages between two workers that read the same data sets, over a separate link
-// (worker/epoch/chunk_peers.h). Requests and "not here" travel on the control lane, pieces of
-// chunks on the bulk lane.
+// Messages by which a worker fetches chunks of data sets (docs/design/data_sets.md) from another
+// worker that reads the same data sets, over a separate link (worker/epoch/chunk_peers.h). Requests
+// and "not here" travel on the link's control lane, pieces of chunks on its bulk lane
+// (transport/p2p/link.h). Little-endian. "Not here": the other worker does not have the chunk.
 //
 //   a request, 24 bytes               "not here", 8 bytes      a piece
 //   0   1 byte   1                    0   1 byte   2           0   4 bytes  request
@@ -9,12 +10,12 @@
 //   2   1 byte   0 tokens, 1 mask
 //   3   1 byte   zero
 //   4   4 bytes  request
-//   8   4 bytes  source: a data set of the run's list
-//   12  4 bytes  shard of that set
-//   16  8 bytes  chunk of that shard's file
+//   8   4 bytes  source: number of a data set in the run's list
+//   12  4 bytes  shard: number of a file of this data set
+//   16  8 bytes  chunk: number of a chunk of this file
 //
-// The field `request` has the request's number: the requesting side counts its requests from 0. The
-// sizes and hashes of chunks are in the run's list of data sets, which both sides have.
+// `request` is the number of the request: the requesting side counts its requests from 0. The sizes
+// and hashes of chunks are in the run's list of data sets, which both sides have. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +28,10 @@
 
 namespace longhaul::wire {
 
+// A request.
 struct ChunkAsk {
   uint32_t request = 0;
-  bool validation = false, mask = false;
+  bool validation = false, mask = false;  // mask: the loss masks instead of the tokens
   uint32_t source = 0, shard = 0;
   uint64_t chunk = 0;
   friend bool operator==(const ChunkAsk&, const ChunkAsk&) = default;
@@ -47,8 +49,9 @@ StatusOr<ChunkWord> DecodeChunkWord(std::span<const std::byte> bytes);
 inline constexpr size_t kChunkPieceHeaderBytes = 4;
 struct ChunkPiece {
   uint32_t request = 0;
-  std::span<const std::byte> bytes;  // points into the decoded bytes
+  std::span<const std::byte> bytes;  // points into the argument of DecodeChunkPiece
 };
+// Returns the 4 bytes before the chunk's bytes.
 std::string EncodeChunkPieceHeader(uint32_t request);
 // kInvalidArgument: not a piece.
 StatusOr<ChunkPiece> DecodeChunkPiece(std::span<const std::byte> bytes);

@@ -1,26 +1,30 @@
-// The link header: 64 bytes before every frame of a data link. The transport layer writes and reads
-// it. Little-endian.
+// The link header: 64 bytes before every frame of a data link (transport/p2p/link.h). The transport
+// layer writes and reads the header. Little-endian.
 //
 //   offset size  field
 //        0    4  magic "LHLK"
 //        4    2  version (2 or 3)
 //        6    1  kind
 //        7    1  lane              0 bulk, 1 control
-//        8    8  sequence          of this frame in its lane and direction, from 1, the same each
-//                                  time that it is sent; 0: not sequenced
-//       16    8  acknowledgement   highest sequence handled of the other direction of this lane
+//        8    8  sequence          number of this frame in its lane and direction, from 1; a frame
+//                                  that is sent again keeps its number; 0: not sequenced
+//       16    8  acknowledgement   highest sequence that the sender of this frame has handled,
+//                                  of the other direction of this lane
 //       24    4  credits           frames beyond `acknowledgement` that the sender of this frame
 //                                  is ready to receive
 //       28    4  payload_bytes     after the header
 //       32    8  checksum          XXH3-64 of the header with this field and the tag zero, then
-//                                  the payload; of a sealed frame zero
-//       40    8  link_id           chosen by the dialling side at Hello; 0 before
-//       48   16  tag               of a sealed frame (transport/p2p/core/sealed_connection.h), else
-//                                  zero
+//                                  the payload; zero in a sealed frame
+//       40    8  link_id           chosen by the dialing side at Hello; 0 before
+//       48   16  tag               authentication tag of a sealed (encrypted) frame
+//                                  (transport/p2p/core/sealed_connection.h), else zero
 //
-// Version 3: links may be sealed (encrypted), and a hello says so.
-// Version 2: the sender keeps data and goodbyes until they are acknowledged, and a broken link goes
-// on over new connections (transport/p2p/core/hello.h). Version 1 could do neither, and is refused.
+// Version 3: links may be sealed. A hello says whether its link is.
+// Version 2: the sender keeps data and goodbyes until they are acknowledged. A broken link
+// continues over new connections (transport/p2p/core/hello.h). Version 1 had neither, and is
+// refused.
+//
+// Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +43,8 @@ inline constexpr uint16_t kLinkVersionOfSeals = 3;
 inline constexpr size_t kLinkTagAt = 48, kLinkTagBytes = 16;  // the header's last field
 
 enum class LinkKind : uint8_t {
-  kHello = 1,      // dialler -> listener: LinkHello
-  kWelcome = 2,    // listener -> dialler: accepted
+  kHello = 1,      // dialer -> listener: asks for the link (transport/p2p/core/hello.h)
+  kWelcome = 2,    // listener -> dialer: accepted
   kRefuse = 3,     // why the link is refused; on an open link, from either side: why it ends
   kData = 4,       // a caller's frame; sequenced
   kHeartbeat = 5,  // control lane
@@ -48,6 +52,7 @@ enum class LinkKind : uint8_t {
   kGoodbye = 7,    // orderly end of the lane, after all data; sequenced
 };
 
+// The fields of the table above.
 struct LinkHeader {
   uint16_t version = kLinkVersionMax;
   LinkKind kind = LinkKind::kData;
@@ -62,20 +67,21 @@ struct LinkHeader {
 // How the receiver detects changed frames.
 enum class LinkGuard : uint8_t {
   kChecksum,
-  // encryption detects changes; a checksum would reveal something about the plaintext
+  // Authenticated encryption. A checksum would reveal something about the plaintext.
   kSeal,
 };
 
 // Writes the header for the payload `payload_head` followed by `payload_tail`. Computes
-// payload_bytes and, with kChecksum, the checksum.
+// payload_bytes and, with kChecksum, the checksum; ignores header.payload_bytes. Leaves the tag
+// zero.
 void EncodeLinkHeader(const LinkHeader& header, std::span<const std::byte> payload_head,
                       std::span<const std::byte> payload_tail,
                       std::span<std::byte, kLinkHeaderBytes> out,
                       LinkGuard guard = LinkGuard::kChecksum);
 
 // Checks magic, version, kind, lane, payload_bytes == payload.size() and, with kChecksum, the
-// checksum. kDataLoss: the checksum is wrong. kUnimplemented: another version. Else
-// kInvalidArgument.
+// checksum. kDataLoss: the checksum is wrong. kUnimplemented: another version. kInvalidArgument:
+// any other fault.
 StatusOr<LinkHeader> DecodeLinkHeader(std::span<const std::byte> header,
                                       std::span<const std::byte> payload,
                                       LinkGuard guard = LinkGuard::kChecksum);

@@ -7,7 +7,8 @@
 
 namespace longhaul::wire {
 
-// Nothing is checked: `at` + sizeof(T) must not exceed the size of `bytes`.
+// Reads (GetLe) or writes (PutLe) an integer at the offset `at`. Not checked: `at` + sizeof(T) must
+// not exceed the size of `bytes`.
 template <std::unsigned_integral T>
 T GetLe(std::span<const std::byte> bytes, size_t at) {
   T value = 0;

@@ -1,11 +1,12 @@
-// The digest of a tied matrix, of which two stages hold a copy each. The stages compare their
-// digests at every checkpoint. A digest follows a tensor header of kind kMatrixDigest: 8 bytes,
-// little-endian.
+// The digest of a tied matrix: the token embedding, which is also the model's head. The first and
+// the last stage hold a copy each, and compare the digests of their copies at every checkpoint. A
+// digest follows a tensor header (tensor_header.h) of kind kMatrixDigest: 8 bytes, little-endian.
 //
 //   offset size  field
 //        0    8  digest   XXH3-64 of a row of digests, 8 bytes each: the XXH3-64 of the matrix
-//                         in fp32, then that of each of its moments, in the order of a snapshot.
-//                         Matrix and moments are those after the step in the tensor header
+//                         in fp32, then the XXH3-64 of each tensor of the matrix's optimizer state,
+//                         in the order of StageSnapshot::moments (worker/stage/stage.h). All
+//                         values are those after the step in the tensor header
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,7 @@ inline void EncodeMatrixDigest(uint64_t digest, std::span<std::byte, kMatrixDige
   PutLe<uint64_t>(out, 0, digest);
 }
 
+// kInvalidArgument: not 8 bytes.
 inline StatusOr<uint64_t> DecodeMatrixDigest(std::span<const std::byte> bytes) {
   if (bytes.size() != kMatrixDigestBytes) {
     return InvalidArgument("matrix digest: expected 8 bytes, got {}", bytes.size());

@@ -1,9 +1,11 @@
-// The digests that two neighbouring stages exchange before the first tensor, if a codec of their
-// edge remembers earlier messages. They follow a tensor header of kind kMessageState: 16 bytes,
-// little-endian.
+// The digests that two neighboring stages exchange before the first tensor, if a codec of their
+// edge has state, which is what the codec remembers of earlier messages. Equal digests mean that
+// both stages have the same state. The digests follow a tensor header (tensor_header.h) of kind
+// kMessageState: 16 bytes, little-endian.
 //
 //   offset size  field
-//        0    8  forward    digest of what the codec of activations remembers, 0 for nothing
+//        0    8  forward    digest of the state of the codec of activations; 0: the codec has no
+//                           state, or the state is empty
 //        8    8  backward   the same for the codec of gradients
 #pragma once
 
@@ -29,6 +31,7 @@ inline void EncodeMessageState(const MessageState& state,
   PutLe(out, 8, state.backward);
 }
 
+// kInvalidArgument: not 16 bytes.
 inline StatusOr<MessageState> DecodeMessageState(std::span<const std::byte> bytes) {
   if (bytes.size() != kMessageStateBytes) {
     return InvalidArgument("message state: expected 16 bytes, got {}", bytes.size());

@@ -1,12 +1,16 @@
-// The body of the control messages kNormUp and kStepControl between stages. It follows their tensor
-// header: 16 bytes, little-endian.
+// The body of the control messages by which all stages agree on a step's gradient norm. A stage
+// adds its part to the sum of the later stages, and sends the sum to the previous stage (kNormUp).
+// The first stage decides, and its decision goes from stage to stage (kStepControl). Data-parallel
+// replicas agree with replica 0 by the same messages. The body follows a tensor header
+// (tensor_header.h): 16 bytes, little-endian.
 //
 //   offset size  field
 //        0    8  squared_norm   float64: running (kNormUp) or final (kStepControl) sum of squared
 //                               gradients
-//        8    4  flags          kStepControl: bit 1 stop after this step, bit 2 the norm is not
-//                               finite (no optimizer step; the run ends, or trains on, as
-//                               train.on_nonfinite says); all others zero
+//        8    4  flags          of kStepControl. Value 2: stop after this step. Value 4: the norm
+//                               is not finite, so there is no optimizer step, and the key
+//                               train.on_nonfinite decides whether the run ends. All other bits
+//                               are zero
 //       12    4  reserved, zero
 #pragma once
 
@@ -36,6 +40,7 @@ inline void EncodeStepMessage(const StepMessage& message,
   PutLe(out, 12, 0u);
 }
 
+// kInvalidArgument: not 16 bytes, or unknown flags.
 inline StatusOr<StepMessage> DecodeStepMessage(std::span<const std::byte> bytes) {
   if (bytes.size() != kStepMessageBytes) {
     return InvalidArgument("step message: expected 16 bytes, got {}", bytes.size());

@@ -1,10 +1,10 @@
-// The message from the receiver of a checkpoint's copy to its sender
-// (worker/shards/shard_transfers.h), on the control lane. The sender only sends the coded files, on
-// the bulk lane (worker/checkpoint/shard_coding.h).
+// The message of the worker that receives a copy of checkpoint files to the worker that sends the
+// files (worker/shards/shard_transfers.h), on the link's control lane. The sender sends only the
+// files, coded (worker/checkpoint/shard_coding.h), on the bulk lane. Pure functions.
 //
-//   8 bytes, little-endian   how many coded bytes the sender may send, counted over all files;
-//                            all ones: every file is whole and on the disk
-//   else                     why the copy is refused, as text
+//   8 bytes, little-endian     how many coded bytes the sender may send in total, counted over all
+//                              files; all ones: every file is whole and on the receiver's disk
+//   any other number of bytes  why the receiver refuses the copy, as text
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@
 
 namespace longhaul::wire {
 
-// The share of the line that a copy takes while training keeps the line busy. Senders pace
-// themselves by this share, and the coordinator's time limits assume it. A line that was not
-// measured is assumed to have kAssumedLineBitsPerSecond.
+// The share of the line's rate that a copy takes while training keeps the line busy. Senders pace
+// themselves by this share, and the coordinator derives its time limits from this share. A line
+// that was not measured is assumed to have kAssumedLineBitsPerSecond.
 inline constexpr double kLeastCopyShare = 0.02;
 inline constexpr double kAssumedLineBitsPerSecond = 10e6;
 
@@ -27,9 +27,9 @@ inline constexpr size_t kTransferWordBytes = 8;
 inline constexpr size_t kMaxRefusalBytes = 1000;
 
 struct TransferWord {
-  uint64_t may_go_to = 0;  // coded bytes that the sender may send, over all files
+  uint64_t may_go_to = 0;  // total of coded bytes that the sender may send, over all files
   bool kept = false;       // every file is whole and on the disk
-  std::string refusal;     // not empty: the copy is refused
+  std::string refusal;     // why the copy is refused; then the other fields mean nothing
   friend bool operator==(const TransferWord&, const TransferWord&) = default;
 };
 
@@ -45,7 +45,7 @@ inline std::string EncodeTransferWord(const TransferWord& word) {
   return bytes;
 }
 
-// Any bytes are a valid message.
+// Cannot fail: any bytes are a valid message. Cuts a text at kMaxRefusalBytes.
 inline TransferWord DecodeTransferWord(std::span<const std::byte> bytes) {
   TransferWord word;
   if (bytes.size() == kTransferWordBytes) {

@@ -1,4 +1,5 @@
-// PyTorch's tensors as the codecs see them, and the codecs' errors as Python's exceptions.
+// Converts PyTorch's types to those of the codecs (codec/codec.h), and the codecs' errors to
+// Python's exceptions.
 //
 // Threads: any. Errors are thrown, because PyTorch's dispatcher is the caller: ValueError for bad
 // arguments and bytes, NotImplementedError for blobs of another version, TypeError for dtypes that
@@ -18,6 +19,7 @@
 
 namespace longhaul::ops {
 
+// Throws unless `status` is OK.
 void ThrowIfError(const Status& status);
 template <class T>
 T ValueOrThrow(StatusOr<T> made) {
@@ -27,12 +29,14 @@ T ValueOrThrow(StatusOr<T> made) {
 
 codec::Dtype DtypeOf(at::ScalarType type);
 at::ScalarType ScalarTypeOf(codec::Dtype dtype);
-// Converts 1 to 3 dimensions. Leading dimensions that are missing are 1, as in longhaul-codec.
+// Converts 1 to 3 dimensions. Missing leading dimensions are 1, as in the program longhaul-codec.
 codec::Shape ShapeOf(at::IntArrayRef sizes);
-// `direction`: "forward" or "backward". All other fields of the context are zero.
+// Returns a context with this seed and direction, "forward" or "backward". All other fields have
+// their default values.
 codec::Context ContextOf(int64_t seed, std::string_view direction);
 
-// Returns the codec that `text` names, for the CPU and for GPUs. Keeps it for later calls.
+// Returns the codec of the codec string `text` ("fixed:bits=6"), for the CPU and for GPUs; never
+// null. Keeps the codec for later calls.
 std::shared_ptr<const codec::cuda::CudaCodec> FindCodec(std::string_view text);
 
 }  // namespace longhaul::ops

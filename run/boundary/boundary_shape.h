@@ -9,13 +9,14 @@
 
 namespace longhaul {
 
-// The number of hidden channels that all ranks of a group share.
+// The number of hidden channels in which the ranks of a tensor-parallel group add up their results
+// (GroupSpec::shared_channels). In the other channels each rank has values of its own.
 inline uint32_t SharedChannels(const ModelSpec& model, const GroupSpec& group) {
   return static_cast<uint32_t>(std::lround(group.shared_channels * model.hidden));
 }
 
 // The shape of a microbatch's activation between two stages, and of its gradient: samples, tokens,
-// channels. It has the channels that ranks share once, and the other channels once for each rank.
+// channels. Counts the channels that ranks share once, and the other channels once for each rank.
 inline codec::Shape BoundaryShape(const ModelSpec& model, const TrainSpec& train,
                                   const GroupSpec& group) {
   const uint32_t shared = SharedChannels(model, group);

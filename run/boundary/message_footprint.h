@@ -1,5 +1,6 @@
-// Predicts the bytes of disk that message buffers take on a worker. In them, a codec with state
-// keeps a record of each sample of the text. Pure.
+// Predicts the bytes of disk that message buffers take on a worker. A codec with state (such as
+// aqsgd) keeps a record of each sample of the text in its message buffer, because it sends a sample
+// as a difference from the last time. Pure; any thread.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,8 @@
 namespace longhaul {
 
 struct MessageFootprint {
-  uint64_t records = 0;  // exact
-  uint64_t journal = 0;  // maximum; to undo changes since the oldest kept checkpoint
+  uint64_t records = 0;  // bytes, exact
+  uint64_t journal = 0;  // bytes, maximum; to undo changes since the oldest kept checkpoint
   uint64_t total() const { return records + journal; }
   MessageFootprint& operator+=(const MessageFootprint& other) {
     records += other.records;
@@ -20,12 +21,12 @@ struct MessageFootprint {
   }
 };
 
-// Predicts one store (file_store.h) of records of `record_bytes`, for a run over `windows` windows
-// of training text.
+// Predicts one store (codec/messages/file_store.h) of records of `record_bytes` bytes, for a run
+// over `windows` windows (training samples) of text.
 MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t record_bytes);
 
-// Returns the share, 0 to 1, of a run's samples that are sent for the first time. A codec with
-// state sends a sample whole the first time.
+// Returns the share, 0 to 1, of a run's samples that are sent for the first time; 1 for a run of no
+// steps. A codec with state sends a sample whole the first time.
 double ShareOfFirstVisits(const RunSpec& spec, uint64_t windows);
 
 }  // namespace longhaul

@@ -146,6 +146,10 @@ Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents)
     problems += (problems.empty() ? "" : "\n") + problem;
   };
   if (mixture.sources.empty()) add("expected at least one data set");
+  if (mixture.sources.size() > Mixture::kMostSources) {
+    add(fmt::format("expected at most {} data sets, got {}; join some of them",
+                    Mixture::kMostSources, mixture.sources.size()));
+  }
   std::set<std::string> folders;
   for (const Source& source : mixture.sources) {
     const DataSet& set = source.set;

@@ -1,10 +1,12 @@
 // Data sets: token shards with a manifest (docs/design/data_sets.md), and the mixture of data sets
 // that a run is trained on. Every participant knows each shard's size and hashes and where its
-// folder may be, and fetches the chunks whose tokens it needs.
+// folder may be, and fetches the chunks whose tokens it needs. A chunk is a piece of a file with a
+// hash of its own.
 //
 // Plain data, pure functions; thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,8 +30,8 @@ struct HashedFile {
 
 struct Shard {
   uint64_t tokens = 0;
-  HashedFile ids;
-  std::optional<HashedFile> mask;  // one bit a token; 1: its loss counts
+  HashedFile ids;                  // token ids, DataSet::bytes_per_token each
+  std::optional<HashedFile> mask;  // one bit a token; 1: its loss counts; nullopt: all losses count
   friend bool operator==(const Shard&, const Shard&) = default;
 };
 
@@ -44,12 +46,12 @@ struct DataSet {
   std::string tokenizer;  // its name; empty: made from ready token files
   uint32_t vocabulary = 0;
   uint32_t bytes_per_token = 2;
-  std::optional<uint32_t> end_token;
-  uint32_t packed = 0;  // context for which documents were packed; 0: not packed
+  std::optional<uint32_t> end_token;  // id that ends a document; nullopt: unknown
+  uint32_t packed = 0;                // context for which documents were packed; 0: not packed
   uint64_t chunk_bytes = 0;
   TokenList training, validation;
 
-  bool has_masks() const;
+  bool has_masks() const;  // true if any shard has a mask
   friend bool operator==(const DataSet&, const DataSet&) = default;
 };
 
@@ -58,7 +60,7 @@ StatusOr<DataSet> ParseDataSet(std::string_view json);
 
 struct Source {
   std::string folder;  // absolute path, or the beginning of an http(s) address
-  double weight = 1;
+  double weight = 1;   // relative share of the sequences; above 0
   DataSet set;
   bool on_web() const { return folder.starts_with("http://") || folder.starts_with("https://"); }
   friend bool operator==(const Source&, const Source&) = default;
@@ -67,19 +69,24 @@ struct Source {
 // The data sets that a run reads: at least one source. All have one vocabulary, and all or none
 // have masks.
 struct Mixture {
+  // Maximum number of sources of a run. Each source needs at least one sequence of the cycle of
+  // 1,024 sequences in which sources take turns (sample_order.h).
+  static constexpr size_t kMostSources = 1024;
   std::vector<Source> sources;
 
+  // Both need at least one source.
   uint32_t vocabulary() const { return sources.front().set.vocabulary; }
   bool has_masks() const { return sources.front().set.has_masks(); }
   friend bool operator==(const Mixture&, const Mixture&) = default;
 };
 
-// Checks that a run can read these data sets together, with this context and, with `by_documents`,
-// with documents kept apart. kInvalidArgument has all reasons why not, a line each.
+// Checks that a run can read these data sets together, with a context of `context` tokens. With
+// `by_documents`, also checks that documents can be kept apart. kInvalidArgument has all reasons
+// why not, a line each.
 Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents = false);
 
-// Equal mixtures have equal JSON. MixtureFromJson returns kInvalidArgument for other texts, which
-// may be hostile.
+// Equal mixtures have equal JSON. MixtureFromJson takes any text, also a hostile one, and returns
+// kInvalidArgument if the text does not have ToJson's form; it does not call CheckMixture.
 std::string ToJson(const Mixture& mixture);
 StatusOr<Mixture> MixtureFromJson(std::string_view json);
 

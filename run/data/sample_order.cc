@@ -97,7 +97,7 @@ class BlockOrder {
 
 class Mixed final : public SampleOrder {
  public:
-  static constexpr uint64_t kCycle = 1024;  // sequences
+  static constexpr uint64_t kCycle = Mixture::kMostSources;  // sequences
 
   Mixed(const Mixture& mixture, uint32_t context, double validation_share, uint64_t seed,
         uint64_t memory_bytes)

@@ -11,15 +11,16 @@ namespace longhaul::config {
 
 inline constexpr uint64_t kMostSteps = 1'000'000'000;
 
-// Check a run's name, a folder's name, a content address or a replay's source. Return what is wrong
-// with the text, or "" if nothing is.
+// Check a run's name, a folder's name, a content address (SHA-256 in hex) or a replay's source.
+// Return what is wrong with the text, or "" if nothing is.
 std::string CheckName(std::string_view name);
 std::string CheckFolder(std::string_view path);
 std::string CheckSha256(std::string_view text);
 std::string CheckSource(std::string_view text);
 
-// Return a field that reads a codec into `target`. With `or_auto`, and in CodecOrAuto, the word
-// auto is also allowed. `expected` describes a right value in messages.
+// Return a field that reads a codec into `target`, which must outlive the field. With `or_auto`,
+// and in CodecOrAuto, the word auto is also allowed. `expected` describes a right value in
+// messages.
 Field CodecField(std::string name, CodecSpec* target, std::string expected, bool or_auto = false);
 Field CodecOrAuto(std::string name, CodecSpec* target);
 

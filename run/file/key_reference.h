@@ -1,4 +1,4 @@
-// Writes the reference of run files from the rows of keys.h.
+// Makes the reference of run files from the rows of keys.h. Pure; any thread.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // The keys of a run file, one row each. A row says how its key is read, printed and checked for
-// type and range, whether a resume may change it, and whether a change makes workers measure or
-// build anew. The reference page and the JSON Schema are made from the rows.
+// type and range, whether a resume of the run may change the key, and whether a change makes
+// workers measure or build anew. The reference page and the JSON Schema are made from the rows.
 //
 // To add a key, add a member of RunSpec (run_spec.h) and a row (training_keys.cc or
 // running_keys.cc). Impossible combinations of keys are checked in *_checks.cc.
@@ -48,8 +48,8 @@ struct Value {
 };
 
 struct KeyNotes {
-  std::string unit;
-  std::string otherwise;  // for people: how other keys decide an omitted value
+  std::string unit;       // of the value, for people; "": none
+  std::string otherwise;  // for people: how other keys decide an omitted value; "": they do not
   // True if the key applies to this run. Null: always. A file must leave out a key that does not
   // apply; ToYaml prints it as a comment.
   bool (*applies)(const RunSpec& spec) = nullptr;
@@ -69,7 +69,7 @@ struct Key {
 };
 
 // All rows, in the order of the reference and of printed files. A section has a row only if it is
-// more than its keys.
+// more than its keys. References and pointers to rows and nodes are valid until the program ends.
 const std::vector<Key>& Keys();
 // The rows of model, data, validation and train.
 std::vector<Key> TrainingKeys();
@@ -84,10 +84,10 @@ struct KeyNode {
 };
 const KeyNode& KeyTree();
 
-// The keys by which two specs are compared, as on a resume. An optional section (replay) counts as
-// one key.
+// The keys by which two specs are compared, for example on a resume. An optional section (replay)
+// counts as one key.
 const std::vector<const Key*>& ComparedKeys();
-// The value as a file has it, or "left out" if the key does not apply.
+// The value as a run file has it, or "left out" if the key does not apply.
 std::string TextOf(const Key& key, const RunSpec& spec);
 // Returns `spec` with all keys at their initial values, except keys that have one of the flags
 // `affects`.

@@ -1,5 +1,5 @@
-// The run file: what a user wants to train, and how. Parsed and checked by the same code in the CLI
-// (before it dials) and in the coordinator. The keys are rows of keys.h.
+// The run file: what a user wants to train, and how. The CLI (before it connects) and the
+// coordinator parse and check the file with the same code. The keys are rows of keys.h.
 //
 // Thread-safe (plain data and pure functions). Errors: ParseRunSpec reports *all* errors of a file,
 // one per line as "file:line:column: what was expected, what came, what to do".
@@ -43,7 +43,7 @@ constexpr std::string_view ToString(ComputeDtype dtype) {
   return WordOf(dtype, {"fp32", "bf16", "auto"});
 }
 
-// kAuto: links are encrypted if a worker of the run listens on an address that is not private.
+// kAuto: links are encrypted if a worker of the run listens on a public address or a host name.
 enum class EncryptKind : uint8_t { kAuto, kRequired, kOff };
 constexpr std::string_view ToString(EncryptKind kind) {
   return WordOf(kind, {"auto", "required", "off"});
@@ -67,7 +67,7 @@ constexpr std::string_view ToString(SendOrder order) {
 
 // Which workers a run takes, and in which order.
 enum class PlacementKind : uint8_t {
-  kAuto,   // those free workers, in that order, with which the predicted step is shortest
+  kAuto,   // the free workers, and their order, that make the predicted step shortest
   kNames,  // the first by name, in the order of their names
 };
 constexpr std::string_view ToString(PlacementKind kind) {
@@ -131,7 +131,7 @@ constexpr std::string_view ToString(CleanValidation clean) {
   return WordOf(clean, {"always", "end", "never"});
 }
 
-// How the ranks of a group compress what they sum.
+// How the ranks of a group compress the tensors that they sum in collectives.
 enum class GroupCollective : uint8_t {
   kNone,
   kTaco,  // 8-bit codes
@@ -147,11 +147,11 @@ struct WeightsSpec {
   // "model.from": a folder as Hugging Face's libraries write it (run/published/weights.h). It fills
   // in keys of the model that the file leaves out.
   std::string from;
-  bool upload = true;  // "model.upload": to workers that do not have the folder
+  bool upload = true;  // "model.upload": workers that do not have the folder get the weights
   // "model.tied: split": embedding and head both begin with the one matrix of a tied model, and are
   // then trained apart.
   bool split = false;
-  // "model.weights": content address of the list of tensors, which the CLI makes.
+  // "model.weights": content address of the list of tensors, which the CLI makes. Empty: none yet.
   std::string sha256;
   friend bool operator==(const WeightsSpec&, const WeightsSpec&) = default;
 };
@@ -260,7 +260,7 @@ struct ReplicasSpec {
   replicas::ParameterForm parameters = replicas::ParameterForm::kFp32;  // "parameters"
   // local-sgd: replicas have parameters of their own between exchanges.
   bool trains_apart() const { return gradients.form == replicas::GradientForm::kLocalSgd; }
-  // Steps from one exchange to the next.
+  // Steps from one exchange to the next; 1 with one replica.
   uint32_t steps_apart() const { return count > 1 && trains_apart() ? gradients.local.steps : 1; }
   friend bool operator==(const ReplicasSpec&, const ReplicasSpec&) = default;
 };
@@ -326,8 +326,8 @@ struct LinksSpec {
   std::vector<std::vector<CodecPair>> chosen;
 
   bool HasAutoCodecs() const;
-  // Returns the codecs chosen for a replica; a replica added later has those of the first. Null:
-  // none were chosen for this number of boundaries.
+  // Returns the codecs chosen for a replica, by boundary. A replica added later has the codecs of
+  // the first one. Null: none were chosen for this number of boundaries. Points into `chosen`.
   const std::vector<CodecPair>* ChosenOf(uint32_t replica, size_t boundaries) const;
   friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
 };
@@ -381,7 +381,7 @@ struct ReplaySpec {
   uint64_t memory_bytes = 0;  // of such a device, for the plan; 0 = no limit
   friend bool operator==(const ReplaySpec&, const ReplaySpec&) = default;
 
-  // Null: no codec of this family was measured.
+  // Null: no codec of this family was measured. Points into `codec_times`.
   const CodecTimes* TimesOf(const CodecSpec& codec) const;
 };
 
@@ -424,27 +424,28 @@ struct RunSpec {
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
 
-// Finds the texts or data sets that a run names, and gives their size in bytes. An error has a line
-// for each problem.
+// Finds the texts or data sets that a run names, and returns their size in bytes. An error, of any
+// code, has a line for each problem. ParseRunSpec calls FindTexts and FindModel on its own thread.
 using FindTexts = std::function<StatusOr<uint64_t>(const RunSpec& spec)>;
 
-// Reads the model in the folder `model.from`. An error has a line for each problem.
+// Reads the model in the folder `from` (the value of model.from). An error has a line for each
+// problem.
 struct FoundModel {
-  ModelSpec model;  // complete; `tied` as published
-  std::optional<uint32_t> longest_context;
+  ModelSpec model;                          // complete; `tied` as published
+  std::optional<uint32_t> longest_context;  // tokens; the sliding window; nullopt: no limit
 };
 using FindModel = std::function<StatusOr<FoundModel>(const std::string& from)>;
 
-// Parses `yaml` (the text of the file called `file_name` in messages) and applies `overrides`
-// ("train.steps=20", the CLI's --set) on top. All errors at once in one kInvalidArgument message, a
-// line each. Without `find_texts` the texts are not checked; without `find_model` the file itself
-// must have the keys that `model.from` would fill in.
+// Parses `yaml` (the text of the file called `file_name` in messages) and then applies `overrides`
+// ("train.steps=20", the CLI's --set). One kInvalidArgument has all errors, a line each. Empty
+// `find_texts`: the texts are not checked. Empty `find_model`: the file itself must have the keys
+// that `model.from` would fill in.
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
                                const std::vector<std::string>& overrides,
                                const FindTexts& find_texts = {}, const FindModel& find_model = {});
 
-// Returns an override ("SECTION={...}") with all keys of a section ("model", "data"), for programs
-// that cannot read the folders from which its values came.
+// Returns an override ("SECTION={...}") with all keys of the section `section` ("model", "data"),
+// for programs that cannot read the folders from which the section's values came.
 std::string SectionOverride(std::string_view section, const RunSpec& spec);
 
 // The run file with every key written out; ParseRunSpec of it gives an equal spec. Keys that do not
@@ -463,8 +464,8 @@ std::vector<GroupSpec> GroupsLeftOpen(const RunSpec& spec, uint32_t most_ranks);
 // read.
 StatusOr<std::vector<std::string>> ExpandDataFiles(const RunSpec& spec, const std::string& folder);
 
-// Checks that need the size of the data: enough tokens for a training window of `context` + 1 and,
-// if validation is on, for one validation window. All errors at once.
+// Checks that need the size of the data: `tokens` must suffice for one training window (context + 1
+// tokens) and, if validation is on, for one validation window. kInvalidArgument has all errors.
 Status CheckDataSize(const RunSpec& spec, uint64_t tokens);
 
 }  // namespace longhaul

@@ -2,8 +2,8 @@
 // keys, and impossible combinations. There is one function for each subject; CheckRunSpec calls all
 // of them but CheckTexts.
 //
-// Problems go to `reader`, at the line of the key that a user would change. A value that is invalid
-// by itself, or missing, is not compared with others.
+// Problems go to `reader`, at the line of the key that a user would change; the functions return no
+// errors. A value that is invalid by itself, or missing, is not compared with others.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@
 
 namespace longhaul::config {
 
-inline constexpr uint32_t kMostRanks = 64;  // maximum of transport/collective
+inline constexpr uint32_t kMostRanks = 64;  // of a group; the maximum of transport/collective
 
-// Fills in the model's keys that neither the file nor an override has: from the preset, from the
-// folder that model.from names, or from other keys of the family. Call it after the file and all
-// overrides are read, and before Reader::RequireAll. Without `find_model` the folder is not read.
+// Fills in the model's keys that neither the file nor an override has: from the preset (`preset` is
+// its name; "": none), from the folder that model.from names, or from other keys of the family.
+// Call it after the file and all overrides are read, and before Reader::RequireAll. An empty
+// `find_model`: the folder is not read.
 void CompleteModel(const std::string& preset, const FindModel& find_model, Reader& reader,
                    RunSpec* spec);
 // Fills in alpha and targets if the file omits them, and the modules of "all-linear". `model` must
@@ -35,7 +36,8 @@ void CheckLora(const RunSpec& spec, Reader& reader);
 void CheckGroup(const RunSpec& spec, Reader& reader);
 void CheckReplicas(const RunSpec& spec, Reader& reader);
 void CheckReplay(const RunSpec& spec, Reader& reader);
-// Checks the file's globs against the texts on disk.
+// Checks that the texts or data sets that the run names exist, and that the texts are large enough
+// (CheckDataSize). `find_texts` must not be empty.
 void CheckTexts(const RunSpec& spec, const FindTexts& find_texts, Reader& reader);
 
 }  // namespace longhaul::config

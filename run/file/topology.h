@@ -33,8 +33,9 @@ struct TopologySpec {
   friend bool operator==(const TopologySpec&, const TopologySpec&) = default;
 };
 
-// Reads a run file, or a file with only `topology:`. All errors come at once, as ParseRunSpec's; a
-// run file without a topology is an error.
+// Reads a run file, or a file with only `topology:`. `yaml` is the text of the file that messages
+// call `file_name`. kInvalidArgument has all errors of the file, a line each, as ParseRunSpec's
+// (run_spec.h). A run file without a topology is an error.
 StatusOr<TopologySpec> ParseTopologyFile(std::string_view yaml, std::string_view file_name);
 
 }  // namespace longhaul

@@ -9,6 +9,7 @@
 
 namespace longhaul::config {
 
+// The field that reads the section into `target`, which must outlive the field.
 Field Topology(std::optional<TopologySpec>* target);
 // Lines of YAML that begin with '\n'; "" without a topology.
 std::string TopologyText(const std::optional<TopologySpec>& topology);

@@ -1,7 +1,10 @@
 // Makes the Value of a row of Keys() (keys.h): a type and range for a member of RunSpec. A generic
-// function `at` returns the member of a given RunSpec, so that one row can read, print and copy it:
+// function `at` returns the member of a given RunSpec, so that one row can read, print and copy the
+// member:
 //
 //   Whole(LH_AT(train.steps), 0, 1000)
+//
+// A Value keeps copies of its functions and texts, no references.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,8 +19,8 @@
 #include "base/yaml/yaml_text.h"
 #include "run/file/keys.h"
 
-// A function of a RunSpec that returns a member. LH_LORA and LH_REPLAY: a member of an optional
-// section, which is created when one of its keys is read.
+// LH_AT makes a function that returns a member of a RunSpec. LH_LORA and LH_REPLAY: a member of an
+// optional section, which is created when one of its keys is read.
 #define LH_AT(member)       \
   [](auto& spec) -> auto& { \
     return spec.member;     \
@@ -33,6 +36,8 @@
 
 namespace longhaul::config {
 
+// Returns the section's value. If there is none, the first overload creates one; the second one
+// must not be called then.
 template <class T>
 T& Begun(std::optional<T>& section) {
   return section ? *section : section.emplace();
@@ -46,8 +51,9 @@ template <class At>
 using MemberAt = std::remove_cvref_t<std::invoke_result_t<At, RunSpec&>>;
 
 // Makes the Value of a member. `make(name, Member* target)` returns the Field that reads the
-// member. `text` prints the member. `at` is called only when a file has the key, because it may
-// create the member's section.
+// member; `target` is null where only the Field's description is needed. `text` prints the member.
+// `schema`: members of the JSON Schema's object. Reading calls `at` only when a file has the key,
+// because `at` may create the member's section.
 template <class At, class Make, class Text>
 Value Bound(At at, Make make, Text text, std::string schema) {
   Value value;
@@ -65,9 +71,11 @@ Value Bound(At at, Make make, Text text, std::string schema) {
   return value;
 }
 
+// Print a value as it is, and as a text in YAML quotes.
 inline const auto kPlain = [](const auto& value) { return fmt::format("{}", value); };
 inline const auto kQuoted = [](const std::string& value) { return Quote(value); };
 
+// A whole number from `least` to `most`.
 template <class At>
 Value Whole(At at, std::type_identity_t<MemberAt<At>> least,
             std::type_identity_t<MemberAt<At>> most) {
@@ -85,6 +93,7 @@ inline std::string OrAutoSchema(uint32_t least, uint32_t most) {
       least, most);
 }
 
+// A whole number from `least` to `most`, or auto (nullopt).
 template <class At>
 Value WholeOrAuto(At at, uint32_t least, uint32_t most) {
   return Bound(
@@ -143,6 +152,7 @@ Value Flag(At at) {
 
 std::string WordsSchema(const std::vector<std::string>& words);
 
+// One of `values`, written as its ToString.
 template <class At>
 Value Choice(At at, const std::vector<MemberAt<At>>& values) {
   using T = MemberAt<At>;
@@ -170,6 +180,7 @@ Value TwoWords(At at, std::string no, std::string yes) {
       [no, yes](bool value) { return value ? yes : no; }, WordsSchema({no, yes}));
 }
 
+// A text that is one of `words`.
 template <class At>
 Value OneOf(At at, const std::vector<std::string>& words) {
   return Bound(
@@ -208,7 +219,8 @@ Value Bytes(At at) {
       ExactBytes, R"("type": ["string", "integer"], "minimum": 0)");
 }
 
-// A field with its own form: `read` gets the reader, the value, its path and `expected`.
+// A field with its own form: `read` gets the reader, the value, the value's path and `expected`
+// (the description of a right value for messages).
 template <class Read>
 Field Custom(std::string name, std::string expected, Read read) {
   Field field;
@@ -262,7 +274,7 @@ Field OneOrList(std::string name, std::string expected, std::vector<T>* target,
   return Custom(std::move(name), std::move(expected), read);
 }
 
-// A section that a file may omit: `at` returns the std::optional.
+// A section that a file may omit: `at` returns the std::optional member. nullopt: omitted.
 template <class At>
 Value OptionalSection(At at) {
   Value value;

@@ -83,7 +83,7 @@ constexpr std::string_view ToString(ScheduleKind kind) {
 }
 
 // The depth of a stage if none is requested. A schedule whose depth the planner searches gets 1,
-// the least depth.
+// the least depth. `stages_from_here`: this stage and all after it. `microbatches`: of a step.
 constexpr uint32_t UsualDepth(ScheduleKind kind, uint32_t stages_from_here, uint32_t microbatches) {
   switch (TraitsOf(kind).depth) {
     case DepthRule::kWholeStep:

@@ -1,6 +1,6 @@
-// The transports that carry links between workers, one row of traits each. Code that treats
-// transports differently asks for a trait. A new transport is a value of the enum and its row here,
-// a folder in transport/p2p and its row in transport/p2p/registry/registry.cc.
+// The transports that carry links between workers, one row of traits each. Pure; any thread. Code
+// that treats transports differently asks for a trait. A new transport is a value of the enum and
+// its row here, a folder in transport/p2p and its row in transport/p2p/registry/registry.cc.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ enum class TransportKind : uint8_t { kUcx, kGrpc, kRelay };
 
 struct TransportTraits {
   TransportKind kind;
-  std::string_view name;   // in run files, flags, plans and hellos
+  std::string_view name;   // in run files, flags, plans and hello messages
   std::string_view title;  // in sentences for people
   // Workers listen at an address, and run files may choose this transport. False: both ends dial a
   // relay, and a plan uses this transport for two workers that cannot reach each other.

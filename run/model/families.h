@@ -1,4 +1,5 @@
-// Helpers that the descriptors of all families share. Internal to run/model.
+// Helpers that the descriptors of all families share: common initial values, splits over ranks, and
+// kinds of parameters. Internal to run/model. Pure.
 #pragma once
 
 #include <cmath>
@@ -14,8 +15,8 @@ inline constexpr std::string_view kNormEpsilonDoc = "Added to the variance in no
 inline constexpr Initial kZeros{.mean = 0, .deviation = 0};
 inline constexpr Initial kOnes{.mean = 1, .deviation = 0};
 inline constexpr Initial kNormal{.mean = 0, .deviation = 0.02};
-// For matrices whose output is added to the residual stream: each block adds two, and the stream's
-// variance must not grow with depth.
+// For matrices whose output is added to the residual stream. Each block adds two outputs, and the
+// stream's variance must not grow with the number of layers.
 inline Initial NormalOfResidual(const ModelSpec& spec) {
   return {.mean = 0, .deviation = kNormal.deviation / std::sqrt(2.0 * spec.layers)};
 }
@@ -28,11 +29,11 @@ inline constexpr Split kRowsByHead{.along = Along::kRows, .unit = Unit::kHead};
 inline constexpr Split kRowsByKvHead{.along = Along::kRows, .unit = Unit::kKvHead};
 inline constexpr Split kColumnsByHead{.along = Along::kColumns, .unit = Unit::kHead};
 
-// The names of a parameter: Parameter::name and Parameter::published.
+// The names of a parameter: Parameter::name and Parameter::published; '#' stands for the block.
 struct Names {
   std::string_view global, published;
 };
-// A matrix that is an operand of products.
+// A matrix that is an operand of matrix products (Parameter::in_product).
 inline Parameter Factor(Role role, Names names, Shape shape, Initial initial, Split split) {
   return {.name = std::string(names.global),
           .published = std::string(names.published),

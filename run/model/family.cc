@@ -152,8 +152,9 @@ std::vector<Parameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_r
            (parameter.role == Role::kHead && !head);
   });
   if (!embedding) {
-    std::ranges::stable_partition(
-        all, [](const Parameter& parameter) { return parameter.role != Role::kEmbedding; });
+    std::stable_partition(all.begin(), all.end(), [](const Parameter& parameter) {
+      return parameter.role != Role::kEmbedding;
+    });
   }
   return spec.lora ? WithAdapters(*spec.lora, std::move(all)) : all;
 }

@@ -25,12 +25,14 @@ namespace longhaul::model {
 inline constexpr uint32_t kMostLayers = 4096, kMostHidden = 1u << 17, kMostHeads = 1u << 12;
 inline constexpr uint32_t kMostContext = 1u << 22, kMostVocabulary = 1u << 24;
 
-// A key of the run file's `model` that only some families have. The file may omit all keys except
-// required ones; the field then has the value given here, or its initial value.
+// A key of the run file's `model` that only some families have, by the type of its value. `field`:
+// the member of ModelSpec that holds the value. The file may omit all keys except required ones;
+// the field then has the value given here, or its initial value.
 struct WholeKey {
   uint32_t ModelSpec::*field;
   uint32_t most;
-  uint32_t ModelSpec::*same_as = nullptr;  // omitted: this field's value
+  // If the file omits the key: the field whose value is taken. Null: the initial value.
+  uint32_t ModelSpec::*same_as = nullptr;
   uint32_t least = 1;
 };
 struct RequiredKey {
@@ -63,42 +65,44 @@ std::string TextOf(const Key& key, const ModelSpec& spec);
 // Sets the field to its value for a file that omits the key. A required field does not change.
 void LeaveOut(const Key& key, ModelSpec* spec);
 
-// An impossible combination of keys: its text, "model.heads: ...", and the key to change.
+// An impossible combination of keys, or a value out of range.
 struct Problem {
-  std::string_view key;
-  std::string text;
+  std::string_view key;  // the key to change: "heads"
+  std::string text;      // for people: "model.heads: ..."
 };
 
 // The shape of a published model, by its name in `model.preset`.
 struct Preset {
   std::string name;
-  // As published (`vocabulary` included), except `tied`, which the run file sets: over several
-  // stages, tying costs two matrices a step on a link.
+  // As published (`vocabulary` included), except `tied`, which the run file sets, because over
+  // several stages a tied model sends two matrices a step over a link.
   ModelSpec model;
 };
 
-// Values per token that one rank keeps from a layer's forward for its backward.
+// Number of values per token that one rank keeps from a layer's forward for its backward.
 struct Kept {
   uint64_t full = 0;  // in fp32
   uint64_t half = 0;  // in the type that matrix products compute in
 };
 
+// A family's descriptor. The function pointers are not null.
 struct Family {
   ModelFamily id;
   std::string_view name;
   std::vector<Key> keys;
-  // Returns impossible combinations, if each key is in range. Empty: the model is possible.
+  // Returns impossible combinations; each key must be in range. Empty: the model is possible.
   std::vector<Problem> (*problems)(const ModelSpec& spec);
-  // Parameters of the published model in the published order, without adapters. Those of one block
-  // stand for all blocks. A tied model has no matrix for the head.
+  // Parameters of the published model in the published order, without adapters. The parameters of a
+  // block are there once, for all blocks. A tied model has no matrix for the head.
+  // `vocabulary_rows`: rows of embedding and head.
   std::vector<Parameter> (*parameters)(const ModelSpec& spec, uint32_t vocabulary_rows);
-  // Activations that a block keeps on one rank. Those between a matrix that is split by columns and
-  // the next one, split by rows, are divided among ranks. The input of the former is whole on every
-  // rank. Residual sums and norms are whole too, unless ranks.share_tokens: then a rank keeps those
-  // of its tokens.
+  // Activations that a block keeps on one rank. Activations between a column-parallel matrix and
+  // the next row-parallel one (Along in parameter.h) are divided among ranks. The input of a
+  // column-parallel matrix is whole on every rank. Residual sums and norms are whole too, unless
+  // ranks.share_tokens is true: then a rank keeps only the values of its own tokens.
   Kept (*kept_by_block)(const ModelSpec& spec, const Ranks& ranks);
   Kept (*kept_by_final_norm)(const ModelSpec& spec);
-  // Channels of a token's keys in a block; its values have as many.
+  // Number of channels of a token's keys in a block; the token's values have as many.
   uint32_t (*kv_channels)(const ModelSpec& spec);
   // Prefix of the published names of all parameters except the head's matrix. Published checkpoints
   // of the bare model omit it.
@@ -108,6 +112,7 @@ struct Family {
   std::vector<Preset> presets;  // smaller ones first
 };
 
+// All families, in the order of the enum. Descriptors are valid until the program ends.
 const std::vector<const Family*>& Families();
 const Family& FamilyOf(ModelFamily family);
 inline const Family& FamilyOf(const ModelSpec& spec) {
@@ -122,20 +127,20 @@ const Key* FindKey(const Family& family, std::string_view name);
 // Returns each key once, although several families may have it.
 std::vector<Key> KeysOfFamilies();
 
-// Returns impossible combinations of heads, hidden and the family's keys. For any spec with heads >
-// 0.
+// Returns the family's keys that are out of range or, if there are none, impossible combinations of
+// heads, hidden and these keys. Empty: the model is possible. Takes any spec with heads > 0.
 std::vector<Problem> Problems(const ModelSpec& spec);
 
-// A range of a model's layers, as a stage holds it.
+// A part of a model, as a stage holds it: consecutive layers, and perhaps embedding or head.
 struct Part {
   uint32_t first_layer = 0, layers = 0;
   bool embedding = false, head = false;
 };
-// Returns the parameters of a part of the model, in the model's order; those of a block are there
-// once. The part has the embedding, the head, both or neither. If it has the head alone and the
-// model is tied, the embedding's matrix comes last. With LoRA, adapters follow their module's bias
-// or weight, and all other parameters are frozen. Embedding and head of a tied model are then
-// separate, because neither changes.
+// Returns the parameters of a part of the model, in the model's order; the parameters of a block
+// are there once. The part has the embedding, the head, both or neither. If the part has the head
+// without the embedding and the model is tied, the embedding's matrix comes last. With LoRA,
+// adapters follow their module's bias or weight, and all other parameters are frozen; a part with
+// only one of embedding and head then gets a matrix of its own, because neither matrix changes.
 std::vector<Parameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows, bool embedding,
                                     bool head);
 // Returns all parameters of a part, in the model's order.

@@ -17,6 +17,7 @@ std::vector<Parameter> ParametersAround(const std::function<std::vector<Paramete
                                         const ModelSpec& spec, uint32_t vocabulary_rows);
 // The keys of all families with this attention.
 std::vector<Key> AttentionKeys();
+// Returns impossible combinations of these keys.
 std::vector<Problem> AttentionProblems(const ModelSpec& spec);
 // Return the number of values that autograd keeps for each token: AttentionKeeps of a block up to
 // the input of its MLP, RmsNormKeeps of one norm.

@@ -24,7 +24,8 @@ std::vector<std::string> TargetsOf(const ModelSpec& spec);
 // `target`, or ends with '.' and `target`.
 bool IsModule(const ModelSpec& spec, std::string_view target);
 
-// Returns the parameters of `published`, all frozen, and the adapters of the targets.
+// Returns the parameters of `published`, all frozen, and the adapters of the targets. The adapters
+// of a matrix follow the matrix or its bias.
 std::vector<Parameter> WithAdapters(const LoraSpec& lora, std::vector<Parameter> published);
 
 // The adapters of a matrix.
@@ -33,10 +34,11 @@ struct Adapters {
 };
 // True if `matrix`, a parameter of the published model, has adapters.
 bool HasAdapters(const LoraSpec& lora, const PlacedParameter& matrix);
-// Returns the adapters of `matrix`, which must have them.
+// Returns the adapters of `matrix`. Aborts unless HasAdapters(lora, matrix).
 Adapters AdaptersOf(const LoraSpec& lora, const PlacedParameter& matrix);
 
-// Adds scale * B A to `matrix`, which has this shape, in fp32.
+// Adds scale * B A to `matrix`, which has the shape `shape`, in fp32. All spans are row-major.
+// Aborts if a span's size does not fit.
 void Merge(const LoraSpec& lora, const Shape& shape, std::span<const float> a,
            std::span<const float> b, std::span<float> matrix);
 

@@ -18,7 +18,7 @@ struct Family;
 const Family& GptFamily();
 const Family& LlamaFamily();
 const Family& MoeFamily();
-// In the order of the enum.
+// The functions that return the descriptors, in the order of the enum.
 inline constexpr const Family& (*kFamilies[])() = {GptFamily, LlamaFamily, MoeFamily};
 
 }  // namespace model

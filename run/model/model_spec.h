@@ -1,4 +1,4 @@
-// A model as the run file describes it.
+// A model as the run file describes it. Plain data; any thread may read it.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,8 @@ struct ModelSpec {
   bool tied = false;     // embedding and head are one matrix
   // Rows of embedding and head, at least the tokenizer's vocabulary; nullopt = "auto": as many.
   std::optional<uint32_t> vocabulary;
-  // The following keys belong to some families only: see Family::keys.
+  // The following keys belong to some families only: see Family::keys. "Required" and "omitted"
+  // hold for families that have the key.
   uint32_t kv_heads = 0;       // heads of keys and values; divides heads; omitted: heads
   uint32_t head_channels = 0;  // channels of a head; 0: hidden / heads
   uint32_t intermediate = 0;   // required; width of the MLP
@@ -63,7 +64,7 @@ struct ModelSpec {
   // below rope_original_context / rope_high_frequency are not.
   double rope_low_frequency = 1, rope_high_frequency = 4;
   uint32_t rope_original_context = 8192;
-  double norm_epsilon = 1e-5;        // of all norms; omitted: 1e-5 in gpt, 1e-6 in llama
+  double norm_epsilon = 1e-5;        // of all norms; omitted: 1e-5 in gpt, else 1e-6
   bool qkv_bias = false;             // biases in the projections to queries, keys and values
   bool qk_norm = false;              // queries and keys of each head go through an RMSNorm
   uint32_t experts = 0;              // required; per block

@@ -32,7 +32,7 @@ struct Share {
   uint32_t holders = 1;
 };
 
-// Returns the part of a parameter that `rank` holds. `rank` must be below ranks.count.
+// Returns the part of a parameter that `rank` holds. Aborts unless `rank` is below ranks.count.
 // kInvalidArgument names heads, channels or experts that cannot be split over this number of ranks.
 StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,
                         const Ranks& ranks);
@@ -43,7 +43,7 @@ std::vector<uint32_t> PartsOfExperts(const ModelSpec& spec, uint32_t ranks);
 
 // Elements that are consecutive in the whole parameter and in the share, row-major.
 struct Stretch {
-  uint64_t first = 0, count = 0;  // in the whole parameter
+  uint64_t first = 0, count = 0;  // elements; `first` is an index in the whole parameter
   friend bool operator==(const Stretch&, const Stretch&) = default;
 };
 // All elements of a share, in its order.

@@ -1,6 +1,7 @@
 // A pipeline is a chain of stages, with a boundary between every two neighbours. Only this module
 // computes neighbours from indices, for unfinished plans and for the simulator's arrays by stage
-// and by boundary. Code that has an Assignment must follow the assignment's edges instead. Pure.
+// and by boundary. Code that has an Assignment must follow the assignment's edges instead. Pure;
+// arguments are not checked.
 //
 //   stage 0 --boundary 0-- stage 1 --boundary 1-- stage 2
 #pragma once
@@ -16,7 +17,7 @@ namespace longhaul::chain {
 constexpr uint32_t Boundaries(uint32_t stages) {
   return stages == 0 ? 0 : stages - 1;
 }
-// The stages at the two ends of a boundary.
+// The stages at the two ends of a boundary. The upper one is nearer to stage 0.
 constexpr uint32_t UpperStage(uint32_t boundary) {
   return boundary;
 }
@@ -36,6 +37,7 @@ constexpr bool IsFirst(uint32_t stage) {
 constexpr bool IsLast(uint32_t stage, uint32_t stages) {
   return stage + 1 == stages;
 }
+// `stages` must be at least 1.
 constexpr uint32_t LastStage(uint32_t stages) {
   return stages - 1;
 }
@@ -57,7 +59,8 @@ constexpr uint32_t MostBoundariesOfAStage(uint32_t stages) {
 // Returns all edges of `replicas` replicas; only `id`, `kind`, `from` and `to` are set. The ids
 // count from 0, in this order: for each replica its kActivations edges and, if `tied` and there are
 // several stages, one kTied edge from its first stage to its last. Then for each stage one
-// kReplicas edge between every two replicas, from the lower replica to the higher.
+// kReplicas edge between every two replicas, from the lower replica to the higher. These are sorted
+// by the higher replica, and then by the lower.
 std::vector<Edge> MakeEdges(uint32_t replicas, uint32_t stages, bool tied = false);
 
 }  // namespace longhaul::chain

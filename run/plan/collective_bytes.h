@@ -1,4 +1,5 @@
-// Bytes that the ranks of a group send each other, by the kind of collective. Plain data.
+// Bytes that the ranks of a tensor-parallel group send each other, by the kind of collective. Plain
+// data. Operators work kind by kind; a difference must not be negative, a divisor not 0.
 #pragma once
 
 #include <cstdint>

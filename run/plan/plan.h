@@ -36,7 +36,7 @@ std::string ShortName(const CellId& id, bool of_replicas);
 
 // Numbered as v1::Edge::Kind.
 enum class EdgeKind : uint8_t {
-  kUnknown,      // from a newer version; this version cannot carry it out
+  kUnknown,      // an edge of a newer version's plan, which this version cannot serve
   kActivations,  // activations from `from` to `to`, their gradients back
   kReplicas,     // the same stage of two replicas: gradients are reduced
   kTied,         // the embedding's stage and the head's: both hold the same matrix
@@ -61,10 +61,10 @@ struct Roles {
   friend bool operator==(const Roles&, const Roles&) = default;
 };
 
-// How many ranks share a cell's layers.
+// The ranks that share a cell's layers (GroupSpec in run/file/run_spec.h).
 struct Group {
-  uint32_t tensor = 1;
-  uint32_t expert = 1;
+  uint32_t tensor = 1;  // number of ranks
+  uint32_t expert = 1;  // parts of each block's experts
   friend bool operator==(const Group&, const Group&) = default;
 };
 
@@ -112,6 +112,7 @@ struct Cell {
   uint64_t message_record_bytes = 0;
   uint64_t message_journal_bytes = 0;
 
+  // Null: the worker has no endpoint of this transport. Points into `endpoints`.
   const Endpoint* EndpointOf(std::string_view transport) const;
 };
 
@@ -128,8 +129,8 @@ struct Flow {
 
 // The relay of an edge whose ends cannot reach each other.
 struct Relay {
-  WorkerId worker;  // empty: the coordinator
-  std::string name;
+  WorkerId worker;   // empty: the coordinator
+  std::string name;  // for people
   friend bool operator==(const Relay&, const Relay&) = default;
 };
 
@@ -141,7 +142,8 @@ struct Edge {
   bool to_dials = false;  // true: `to` dials; false: `from` dials
   Flow forward;           // sent by `from`
   Flow backward;          // sent by `to`
-  // The relays of an edge of transport "relay"; its ends use the first that works.
+  // The relays of an edge of transport "relay"; the ends use the first that works. Empty: the edge
+  // has another transport.
   std::vector<Relay> relays = {};
 
   const CellId& dialler() const { return to_dials ? to : from; }
@@ -159,8 +161,8 @@ struct DataSet {
   std::string token_file_sha256;
   uint64_t tokens = 0;
   uint64_t validation_tokens = 0;  // at the end of the file
-  uint32_t vocabulary = 0;
-  std::string tokenizer;
+  uint32_t vocabulary = 0;         // number of different tokens
+  std::string tokenizer;           // its name
   uint64_t text_bytes = 0;
   friend bool operator==(const DataSet&, const DataSet&) = default;
 };
@@ -168,7 +170,7 @@ struct DataSet {
 // The decisions of a plan, and everything that a worker needs for them.
 struct Assignment {
   RunId run;
-  Epoch epoch;
+  Epoch epoch;              // number of the attempt at the run (base/ids.h)
   uint64_t start_step = 0;  // the step of the checkpoint to begin from; 0: from scratch
   std::string run_yaml;     // canonical run file (ToYaml)
   // Steps between two copies of every stage's state to another worker, in addition to the run
@@ -189,6 +191,7 @@ struct Assignment {
   // Returns the cell's index in `cells` and in other vectors by cell, or cells.size() if there is
   // no such cell.
   size_t PlaceOf(const CellId& id) const;
+  // Null: there is none. Here and below, pointers point into `cells` or `edges`.
   const Cell* Find(const CellId& id) const;
   Cell* Find(const CellId& id);
   const Edge* Find(EdgeId id) const;
@@ -199,7 +202,7 @@ struct Assignment {
   // is none. For kActivations: the edge to the stage above, and the one to the stage below.
   const Edge* Incoming(const CellId& cell, EdgeKind kind) const;
   const Edge* Outgoing(const CellId& cell, EdgeKind kind) const;
-  bool HasReplicas() const;
+  bool HasReplicas() const;  // true: at least two
 };
 
 // Checks that ids are in order and unique, that every cell has layers and a depth, and that both
@@ -210,7 +213,7 @@ Status CheckAssignment(const Assignment& assignment);
 
 // Estimate for a cell whose layers several ranks share: forward and backward of one microbatch.
 struct GroupEstimate {
-  std::string forward_collective, backward_collective;  // for people
+  std::string forward_collective, backward_collective;  // names, for people
   CollectiveBytes sent;                                 // sent by all ranks
   std::optional<double> collective_seconds;             // nullopt: not known, as on GPUs
   double even_share_seconds = 0;  // one device's time divided evenly among the ranks
@@ -221,7 +224,7 @@ struct GroupEstimate {
 struct CellEstimate {
   // From measured layer times, one microbatch; the optimizer, one step.
   double forward_seconds = 0, backward_seconds = 0, optimizer_seconds = 0;
-  uint64_t memory_available_bytes = 0;
+  uint64_t memory_available_bytes = 0;  // on each device; 0: unknown
   // For each microbatch in flight; included in Cell::memory_bytes.
   uint64_t memory_per_flight_bytes = 0;
   uint32_t depth_by_memory =
@@ -233,7 +236,7 @@ struct CellEstimate {
   std::optional<GroupEstimate> group;
 };
 
-// Measured codec times of one microbatch.
+// Measured codec times of one microbatch. 0: not measured, or no codec.
 struct FlowEstimate {
   double encode_seconds = 0, decode_seconds = 0;
 };
@@ -248,7 +251,7 @@ struct PredictedCell {
   double wait_above_seconds = 0;  // idle for an activation, or for the final norm
   double wait_below_seconds = 0;  // idle for a gradient
   double optimizer_seconds = 0;
-  double egress_share = 0;  // share of its interface's capacity in a step
+  double egress_share = 0;  // 0 to 1; share of its interface's capacity in a step
   double ingress_share = 0;
 };
 struct PredictedFlow {

@@ -24,7 +24,7 @@ struct Config {
   std::optional<uint32_t> window;
 };
 
-// `json`: the file's text; `file_name`: its name in messages. kInvalidArgument names all problems,
+// `json`: the file's text; `file_name`: the name in messages. kInvalidArgument names all problems,
 // one per line. Refuses keys that it does not know, and values that need a computation which
 // longhaul does not have.
 StatusOr<Config> ParseConfig(std::string_view json, std::string_view file_name);

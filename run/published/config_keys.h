@@ -1,5 +1,5 @@
 // Reads keys of a config.json and remembers which were read, so that RefuseOthers can refuse the
-// rest. Collects all problems; ToStatus returns them, one per line.
+// rest. Collects all problems; ToStatus returns them.
 //
 // Internal to run/published. Threads: one at a time.
 #pragma once
@@ -23,21 +23,23 @@ std::string TextOf(const nlohmann::json& value);
 class ConfigKeys {
  public:
   using Json = nlohmann::json;
-  // Both arguments must outlive this object. `json` must be a JSON object.
+  // Both arguments must outlive this object. `json` must be a JSON object. Every problem begins
+  // with `file_name`.
   ConfigKeys(const Json& json, std::string_view file_name) : json_(json), file_(file_name) {}
 
   // Adds a problem of `key`.
   void Fail(std::string_view key, const std::string& problem);
-  // Returns the key's value, or null if the key is absent or null. The key then counts as read.
+  // Returns the key's value, which points into `json`; null if the key is absent or its value is
+  // null. In every case the key counts as read.
   const Json* Find(const std::string& key);
   // Returns true if the key has the value null. Hugging Face's library transformers may treat null
   // differently from an absent key.
   bool IsNull(const std::string& key) const;
 
-  // Whole (1 to `most`), Real (above 0) and Flag read a key's value; WholeOf and RealOf check a
-  // `value` that the caller found. `absent` is returned if the key is absent or null; nullopt: the
-  // key is required. A required key that is missing, or a wrong value, adds a problem; the call
-  // then returns a value that is safe to compute with.
+  // Whole (1 to `most`), Real (above 0) and Flag read a key's value. WholeOf and RealOf check a
+  // `value` that the caller found; nullptr: the key is absent or null. `absent` is returned if the
+  // key is absent or null; nullopt: the key is required. A required key that is missing, or a wrong
+  // value, adds a problem; the call then returns a value that is safe to compute with.
   uint32_t Whole(const std::string& key, uint32_t most, std::optional<uint32_t> absent) {
     return WholeOf(key, Find(key), most, absent);
   }
@@ -52,6 +54,7 @@ class ConfigKeys {
 
   // Adds a problem for each key that was not read, unless it is null or known to have no effect.
   void RefuseOthers();
+  // Returns OK if there is no problem, else kInvalidArgument with all problems, one per line.
   Status ToStatus() const;
 
  private:

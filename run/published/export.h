@@ -16,7 +16,7 @@
 namespace longhaul::published {
 
 struct Export {
-  ModelSpec model;  // with its vocabulary
+  ModelSpec model;  // with its vocabulary, without `lora`
   ExportType type = ExportType::kFp32;
   std::string original_config;   // config.json of the imported model; empty: none
   std::vector<SmallFile> files;  // the tokenizer's
@@ -26,24 +26,27 @@ struct Export {
 };
 
 // Returns a parameter's values, row-major, as many as its shape has elements. The values must stay
-// valid until the next call. Called on the thread of WriteFolder or WriteAdapters.
+// valid until the next call. Called on the thread of WriteFolder or WriteAdapters; must not be
+// empty.
 using FindValues =
     std::function<StatusOr<std::span<const float>>(const model::PlacedParameter& parameter)>;
 
 // Writes the model into `folder`, which must exist and be empty. Calls `find` for one tensor after
-// the other. Each file appears whole or not at all; after an error some files may be there.
+// the other. Each file appears whole or not at all; after an error some files may be there. Errors:
+// kFailedPrecondition if transformers has no such model; kDataLoss if `find` returns too few or too
+// many values; errors of `find`; errors of file operations.
 Status WriteFolder(const std::string& folder, const Export& what, const FindValues& find);
 
 // LoRA adapters.
 struct AdapterExport {
-  ModelSpec model;  // with its `lora`
+  ModelSpec model;  // with its `lora` and its vocabulary
   ExportType type = ExportType::kFp32;
   std::string base;              // where PEFT finds the adapted model: a folder or a name
   std::vector<SmallFile> files;  // the tokenizer's
 };
 
 // Like WriteFolder, but writes adapter_config.json, adapter_model.safetensors and the tokenizer's
-// files. The model must have `lora`.
+// files. Errors: as of WriteFolder, but any model is written.
 Status WriteAdapters(const std::string& folder, const AdapterExport& what, const FindValues& find);
 
 }  // namespace longhaul::published

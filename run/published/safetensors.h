@@ -1,6 +1,6 @@
 // The safetensors format: 8 bytes of header length (little-endian), a JSON header with tensors and
-// text metadata, and the tensors' bytes without gaps. This header parses the table of tensors;
-// their numbers are read elsewhere.
+// text metadata, and the tensors' bytes without gaps. The functions here parse or make the part
+// before the tensors' bytes. They do not read these bytes.
 //
 // Pure, thread-safe.
 #pragma once
@@ -35,7 +35,8 @@ struct SafetensorsTable {
 uint32_t BytesOfType(std::string_view type);
 
 // Returns how many bytes from the file's beginning ParseSafetensorsTable needs. `start`: at least
-// the file's first 8 bytes.
+// the file's first 8 bytes. `file_bytes`: the file's size. kInvalidArgument: the file is not a
+// safetensors file, or `start` is too short.
 StatusOr<uint64_t> SafetensorsHeaderBytes(std::span<const std::byte> start, uint64_t file_bytes);
 
 // Parses the table of tensors. `start`: the file's first bytes, at least SafetensorsHeaderBytes.
@@ -44,7 +45,7 @@ StatusOr<SafetensorsTable> ParseSafetensorsTable(std::span<const std::byte> star
                                                  uint64_t file_bytes);
 
 // Returns the bytes of a file that stand before the tensors' bytes. Computes the offsets from types
-// and shapes; ignores `begin` and `end` of `tensors`.
+// and shapes; ignores `begin` and `end` of `tensors`. BytesOfType must know the types.
 std::string SafetensorsHeader(const std::vector<TensorEntry>& tensors,
                               const SafetensorsMetadata& metadata);
 

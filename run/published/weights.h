@@ -2,7 +2,7 @@
 // and the hashes of their bytes. A worker that has the folder reads the tensors of its stage there;
 // others fetch them by content address.
 //
-// Pure, except ReadFolder, HashTensors and ReadTensor. Thread-safe.
+// Pure, except ReadFolder, HashTensors and ReadTensor, which read files. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct Tensor {
   std::vector<int64_t> shape;
   std::string file;                // in the folder
   uint64_t offset = 0, bytes = 0;  // in that file
-  std::string sha256;              // hash of the bytes; empty: unknown
+  std::string sha256;              // hash of the bytes, in lower-case hex; empty: unknown
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
@@ -40,18 +40,21 @@ struct Weights {
   std::vector<Tensor> tensors;   // by file and offset
   std::vector<SmallFile> files;  // by name
 
+  // Null: there is no tensor of this name. Points into `tensors`.
   const Tensor* Find(std::string_view name) const;
   friend bool operator==(const Weights&, const Weights&) = default;
 };
 
-// Reads config.json, the index, the tensor files' headers and the tokenizer's files; no tensors. An
-// error names all unreadable tensor files. If there are none, it names all tensors that are
-// missing, that the model does not use, or whose shape or type is wrong.
+// Reads config.json, the index, the tensor files' headers and the tokenizer's files; no tensors, so
+// the hashes stay empty. kInvalidArgument names all unreadable tensor files. If all are readable,
+// it names all tensors that are missing, that the model does not use, or whose shape or type is
+// wrong. If config.json, the index or a tokenizer's file cannot be read, returns the error of
+// ReadFile.
 StatusOr<Weights> ReadFolder(const std::string& folder);
 
 // Sets the hash of every tensor; reads all tensor files for this. `progress` (may be empty) is
 // called on this thread with the total bytes read so far. If it returns an error, HashTensors stops
-// and returns the error.
+// and returns the error. kDataLoss: a tensor cannot be read.
 Status HashTensors(const std::string& folder, Weights* weights,
                    const std::function<Status(uint64_t)>& progress);
 
@@ -59,22 +62,24 @@ Status HashTensors(const std::string& folder, Weights* weights,
 // short, or the hash differs; an empty `sha256` is not checked.
 StatusOr<std::vector<std::byte>> ReadTensor(const std::string& folder, const Tensor& tensor);
 
-// Equal weights have equal JSON. FromJson returns kInvalidArgument if ToJson did not make `json`.
+// Equal weights have equal JSON. FromJson returns kInvalidArgument if `json` does not have ToJson's
+// form, or if the hash of a tensor is unknown.
 std::string ToJson(const Weights& weights);
 StatusOr<Weights> FromJson(std::string_view json);
 
-// Returns the tensor with a parameter's values. For a head that the published model lacks, because
-// it is tied, returns the embedding's tensor. kInvalidArgument: there is no such tensor, or its
-// shape or type is wrong.
+// Returns the tensor with a parameter's values; never null, points into `weights`. For the head of
+// a tied model, which has no tensor of its own, returns the embedding's tensor. kInvalidArgument:
+// there is no such tensor, or its shape or type is wrong.
 StatusOr<const Tensor*> TensorOf(const Weights& weights, const ModelSpec& model,
                                  const model::PlacedParameter& parameter);
 
-// Converts a tensor's bytes to the fp32 values of a parameter, parameter.shape.elements() of them.
-// The two must match, as TensorOf checks.
+// Converts a tensor's bytes to the fp32 values of a parameter, parameter.shape.elements() of them,
+// row by row. `tensor` must be the one that TensorOf returns for the parameter.
 void Decode(const Tensor& tensor, std::span<const std::byte> bytes,
             const model::Parameter& parameter, std::span<float> values);
 
-// The reverse of Decode: returns the bytes of a published tensor.
+// The reverse of Decode: returns the bytes of a published tensor. `values` has all elements of the
+// parameter, row by row.
 std::vector<std::byte> Encode(std::span<const float> values, const model::Parameter& parameter,
                               ExportType type);
 // The parameter's shape as published.

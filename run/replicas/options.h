@@ -1,5 +1,5 @@
-// The run file's options `gradients` and `parameters`: in which form the data-parallel replicas of
-// a stage send them to each other.
+// The run file's options `gradients` and `parameters`: the form in which the data-parallel replicas
+// of a stage send each other gradients and parameters.
 //
 // gradients:
 //   none       fp32
@@ -7,9 +7,9 @@
 //   sdp4bit    4 bits after a Hadamard transform (codec/sdp4bit). feedback=on: what rounding lost
 //              is added to the next step's gradients. SDP4Bit's 8-bit level among the ranks of a
 //              node is left out, because the ranks of a group sum inside the stage.
-//   tagc       the largest elements of each matrix that may be sparse, as many as the share `keep`,
-//              are sent by a count sketch (codec/tagc). The others wait for later steps. Matrices
-//              of fewer than `least` elements and all other parameters are sent in bf16.
+//   tagc       sends the largest elements, a share `keep`, of each matrix that may be sparse, by a
+//              count sketch (codec/tagc). The other elements wait for later steps. Matrices of
+//              fewer than `least` elements and all other parameters are sent in bf16.
 //   local-sgd  replicas train alone for `steps` steps. Each replica's change of the parameters in
 //              these steps is its gradient of an outer step (transport/replicas/outer_step.h) with
 //              learning rate `rate` and Nesterov momentum `momentum`. These gradients are sent as

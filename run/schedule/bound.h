@@ -35,7 +35,7 @@ struct LowerBound {
   std::string bottleneck;
 };
 
-// `cost` must be one that Simulate() accepts.
+// `cost` must be one that Simulate() accepts (simulator.h). Pure; no errors.
 LowerBound ComputeLowerBound(const PipelineCost& cost);
 BusiestResource FindBusiestResource(const PipelineCost& cost);
 

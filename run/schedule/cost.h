@@ -1,4 +1,5 @@
 // The input of the simulator and of the lower bound: the stages, links and schedule of a pipeline.
+// Plain data. A slice is a sequence chunk of a microbatch, or the whole microbatch (base/ids.h).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 namespace longhaul::schedule {
 
+// A rate without limit, also used for unknown rates.
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 struct StageCost {
@@ -57,8 +59,9 @@ struct PipelineCost {
   double shared_efficiency = 1;
   std::vector<StageCost> stages;         // at least one
   std::vector<BoundaryCost> boundaries;  // chain::Boundaries(stages)
-  // The exchange of a tied matrix's gradients between the first stage and the last, once a step.
-  // Each of the two sends when its own forwards and backwards of the step have ended.
+  // The exchange of a tied matrix's gradients between the first stage and the last, once a step;
+  // nullopt: no tied matrix. Each of the two sends when its own forwards and backwards of the step
+  // have ended.
   std::optional<BoundaryCost> tied;
   // Time that the first stages of the replicas take to agree on the gradient norm.
   absl::Duration replicas_agree;

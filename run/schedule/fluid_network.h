@@ -2,7 +2,8 @@
 // rate max-min fairly. Besides, each ordered pair of workers has a maximum rate of its own.
 //
 // A link is one direction between two stages, and carries one transfer at a time. Times are seconds
-// on the caller's clock and must not decrease. Pure; allocates nothing after construction.
+// on the caller's clock and must not decrease. One thread at a time; no errors; allocates nothing
+// after construction. Arguments are not checked.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class FluidNetwork {
  public:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  // `cost` must be one that Simulate() accepts.
+  // `cost` must be one that Simulate() accepts. Keeps no reference to `cost`.
   explicit FluidNetwork(const PipelineCost& cost);
   FluidNetwork(const FluidNetwork&) = delete;  // transfers point to interfaces
   FluidNetwork& operator=(const FluidNetwork&) = delete;

@@ -22,7 +22,7 @@
 namespace longhaul::schedule {
 
 // `cost` must be one that Simulate() accepts (simulator.h), with a schedule that does not overlap
-// steps.
+// steps. kCancelled once `stop` is requested.
 StatusOr<Simulation> SimulateOneStep(const PipelineCost& cost, const std::stop_token& stop);
 
 }  // namespace longhaul::schedule

@@ -4,8 +4,7 @@
 // One StagePolicy is one stage's view of one global step (training or validation). It schedules
 // slices of microbatches (base/ids.h); a microbatch may be one slice. Backwards always run in one
 // order (SliceOrder): gradients then accumulate in one order, and results do not depend on timing.
-// Not thread-safe; no I/O; never blocks. Violations of the call order are programming errors
-// (checked in all builds).
+// Not thread-safe; no I/O; never blocks. A wrong call order aborts, in all builds.
 #pragma once
 
 #include <cstdint>
@@ -56,11 +55,12 @@ class StagePolicy {
  public:
   explicit StagePolicy(const PolicyOptions& options);
 
-  // Tells that the input of `slice`, a decoded activation, can be used. Not called for the first
-  // stage, which has all its inputs from the start.
+  // Tells that the input of `slice`, a decoded activation, can be used. Call it once for each
+  // slice, in any order, but never for the first stage, which has all its inputs from the start.
   void InputReady(Slice slice);
-  // Tells that the gradient of the output of `slice` can be used. Not called for the last stage,
-  // which makes its own gradients.
+  // Tells that the gradient of the output of `slice` can be used. Call it once for each slice,
+  // after the slice's forward has begun, but never for the last stage, which makes its own
+  // gradients.
   void GradientReady(Slice slice);
   // Forward-only: tells that the stage below has taken the output of `slice`. Outputs are taken in
   // order, after their forward; MayBeTaken says whether `slice` is next. Not called for the last
@@ -68,9 +68,10 @@ class StagePolicy {
   void OutputTaken(Slice slice);
   bool MayBeTaken(Slice slice) const;
 
-  // Returns the work to run now; nullopt: wait for an event. Changes nothing.
+  // Returns the work to run now. nullopt: work is running, an event must come first, or the step is
+  // done. Changes nothing.
   std::optional<Work> Next() const;
-  // Call these before and after running the result of Next(), one piece of work at a time.
+  // Call Begin before and End after running the result of Next(), one piece of work at a time.
   void Begin(const Work& work);
   void End(const Work& work);
 

@@ -47,7 +47,7 @@ struct Simulation {
   BusiestResource busiest;  // lower_bound - busiest.step is the pipeline bubble
   std::vector<StageUse> stages;
   std::vector<BoundaryUse> boundaries;
-  std::optional<BoundaryUse> tied;
+  std::optional<BoundaryUse> tied;  // nullopt: no tied matrix (PipelineCost::tied)
 };
 
 }  // namespace longhaul::schedule

@@ -12,10 +12,12 @@
 namespace longhaul::schedule {
 
 // The first simulation has kStepsToFill steps, the second kCountedSteps more. The time of a step is
-// their difference / kCountedSteps, but at least the lower bound.
+// their difference / kCountedSteps, but at least the lower bound of a step (bound.h).
 inline constexpr uint32_t kStepsToFill = 2, kCountedSteps = 2;
 
-// `cost` must be one that Simulate() accepts (simulator.h), with a schedule that overlaps steps.
+// Returns one step after the pipeline has filled: times and shares are per step. `cost` must be one
+// that Simulate() accepts (simulator.h), with a schedule that overlaps steps. kCancelled once
+// `stop` is requested.
 StatusOr<Simulation> SimulateInARow(const PipelineCost& cost, const std::stop_token& stop);
 
 }  // namespace longhaul::schedule

@@ -19,8 +19,8 @@ namespace longhaul::schedule {
 // Depths are good enough if a step is at most this share longer than with unlimited depths.
 inline constexpr double kDepthTolerance = 0.01;
 // PipelineCost::shared_efficiency of the second simulation of a choice, because a choice must also
-// be good if shared interfaces lose 5 % of their rate. At 10 Mbit/s TCP loses more
-// (docs/gotchas/transport.md), but not everywhere.
+// be good if shared interfaces lose 5 % of their rate. At 10 Mbit/s TCP can lose more
+// (docs/gotchas/transport.md).
 inline constexpr double kPessimisticEfficiency = 0.95;
 // Messages may take this much longer than measured, because threads wait for a core or a proxy adds
 // delay. Example: two stages of 9 ms behind a proxy took twice as long with no microbatch to spare
@@ -42,7 +42,7 @@ uint64_t WorkOf(const PipelineCost& cost);
 inline constexpr uint64_t kMostWork = 5'000'000;
 
 struct TuneOptions {
-  bool depths = true;            // false: keep the depths of the cost
+  bool depths = true;            // search depths; false: keep the depths of the cost
   std::optional<uint32_t> lead;  // of all stages, as far as depths allow; nullopt: search the best
   // Budget in units of WorkOf. When it is spent, the search returns the best choice so far. It is
   // not a time, so that the result is the same on all machines.
@@ -72,7 +72,8 @@ struct Tuning {
 // above that of unlimited depths, or at most that of the maximum depths if this is worse. All
 // stages get the same lead, as far as depths above allow; of equally good leads the largest is
 // taken. Large pipelines are searched coarsely: one depth for all stages, few leads. kCancelled
-// once `stop` is requested.
+// once options.stop is requested; kInvalidArgument if Simulate() refuses `cost`. The same errors
+// for TuneWithMargin.
 StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options);
 
 // The pipeline of `cost` under other conditions. `late`: messages take kUnforeseenDelay longer.

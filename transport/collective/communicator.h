@@ -51,8 +51,8 @@ std::string_view ToString(Dtype dtype);
 // Not for kBytes. If one of the values is NaN, the maximum is NaN; only NCCL may return a number.
 enum class Reduction : uint8_t { kSum, kMax };
 
-// The stream on which a device communicator queues its work: a cudaStream_t of its device. Host
-// communicators ignore it.
+// The stream on which a device communicator queues its work: a cudaStream_t of its device. Null:
+// the device's default stream. Host communicators ignore the queue.
 struct Queue {
   void* stream = nullptr;
 };
@@ -72,11 +72,11 @@ struct Stats {
   uint64_t calls = 0;
   uint64_t tensor_bytes = 0;  // before compression
   uint64_t sent_bytes = 0;    // as sent; replays of CUDA graphs are not counted
-  // Bytes of messages with a `size` that Blobs has sent, counted when the device has sent them.
-  // Includes replays of CUDA graphs.
+  // Bytes of messages with a SizedBlock::size, counted when the device has sent them. Includes
+  // replays of CUDA graphs.
   uint64_t blob_bytes = 0;
-  // zip only: escapes (zip/factory.h), rounded up to 16 for each blob. Counted only if the host
-  // learns the blobs' sizes.
+  // zip only: the number of escapes (zip/factory.h), rounded up to 16 for each blob. Counted only
+  // if the host learns the blobs' sizes.
   uint64_t escapes = 0;
 
   uint64_t all_sent_bytes() const { return sent_bytes + blob_bytes; }
@@ -96,12 +96,13 @@ class Blobs {
  public:
   virtual ~Blobs() = default;
   // Sends one message to each other rank and receives one from each. `send` and `receive` have one
-  // entry for each rank; this rank's own entry is ignored. receive[r] must have room for the `most`
-  // of sender r. `in` and `out` are those of AllToAllV. The bytes are counted for `op`.
+  // entry for each rank, with offsets in bytes from `in` and `out`; this rank's own entry is
+  // ignored. receive[r] must have room for the `most` of sender r. `op` only says for which
+  // operation the bytes are counted.
   virtual Status Exchange(Op op, const void* in, std::span<const SizedBlock> send, void* out,
                           std::span<const Block> receive, Queue queue) = 0;
-  // Returns the bytes of messages with a `size` that Exchange has sent for `op`. Counts what the
-  // device has sent so far, replays of CUDA graphs included. Any thread.
+  // Returns the bytes of messages with a SizedBlock::size that Exchange has sent for `op`. Counts
+  // the bytes that the device has sent so far, replays of CUDA graphs included. Any thread.
   virtual uint64_t sent_bytes(Op op) const = 0;
   uint64_t sent_bytes() const {
     uint64_t sent = 0;
@@ -137,9 +138,9 @@ class Communicator {
   // Sends part r of `in` to rank r, and receives part r of `out` from rank r. Each part has `count`
   // elements.
   virtual Status AllToAll(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue);
-  // AllToAll with parts of any size: send[r] goes to rank r, and receive[r] comes from rank r. A
-  // receiver's block must be as long as the sender's. Blocks may be empty and in any order. A CUDA
-  // graph fixes the counts.
+  // AllToAll with parts of any size: send[r] goes to rank r, and receive[r] comes from rank r. Both
+  // spans have size() entries, and are used only during the call. A receiver's block must be as
+  // long as the sender's. Blocks may be empty and in any order. A CUDA graph fixes the counts.
   virtual Status AllToAllV(const void* in, std::span<const Block> send, void* out,
                            std::span<const Block> receive, Dtype dtype, Queue queue) = 0;
   // Copies `data` of rank `root` to all ranks.
@@ -147,24 +148,27 @@ class Communicator {
   // Makes every rank's queue wait until the queues of all ranks have reached the barrier.
   virtual Status Barrier(Queue queue) = 0;
 
-  // Null if the host must know the lengths of messages. The result lives as long as this object.
+  // Returns the interface for messages whose length only the device knows. Null: this communicator
+  // has none. The result lives as long as this object.
   virtual Blobs* blobs() { return nullptr; }
 
-  // Allocates what calls of `op` need, so that these calls allocate nothing. `count`: the elements
-  // of the largest tensor, input or output, of any of these calls.
+  // Allocates the memory that calls of `op` need, so that these calls allocate nothing. `count`:
+  // the elements of the largest tensor, input or output, of any of these calls. kResourceExhausted:
+  // the device has not enough memory.
   virtual Status Prepare(Op op, uint64_t count, Dtype dtype) = 0;
 
-  // Blocks until the queue is done. Must not be called while a graph is recorded. Returns an error
-  // if the group has ended, if it ends now because `deadline` passed, or if data that arrived since
-  // the last Wait is incomplete (zip/factory.h).
+  // Blocks until the queue is done. Must not be called while a graph is recorded. kAborted: the
+  // group has ended. kDeadlineExceeded: `deadline` passed, and the group ends. The errors of
+  // fault().
   virtual Status Wait(Queue queue, Deadline deadline) = 0;
-  // For callers that wait for the queue by other means and never call Wait. Returns an error if
-  // data that arrived since the last Wait or fault() was incomplete or unexpected. Checks only
-  // calls that the device has already done. Never blocks.
+  // For callers that wait for the queue by other means and never call Wait. Checks the data that
+  // arrived since the last Wait or fault(), for calls that the device has already done.
+  // kOutOfRange: data was cut (zip/factory.h). kDataLoss: compressed data is invalid.
+  // kInvalidArgument: ranks made calls that do not match; the group ends. Never blocks.
   virtual Status fault() { return absl::OkStatus(); }
   // Ends the group for all ranks; their errors contain `reason`. Any thread; idempotent.
   virtual void Abort(const Status& reason) = 0;
-  // Returns OK, or why the group has ended. Any thread.
+  // Returns OK, or kAborted with the reason why the group has ended. Any thread.
   virtual Status status() const = 0;
 
   virtual Stats stats() const = 0;

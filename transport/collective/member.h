@@ -43,8 +43,9 @@ inline constexpr size_t kMaxTellBytes = size_t{64} << 10;
 
 class Rendezvous {
  public:
+  // Makes a rendezvous with a new id, and starts its thread. Errors come from the operating system.
   static StatusOr<std::unique_ptr<Rendezvous>> Open();
-  // Ends the group unless all ranks have said goodbye. So destroy it after all members.
+  // Ends the group unless all ranks have said goodbye. So destroy the rendezvous after all members.
   virtual ~Rendezvous() = default;
   // The id for Join: printable, without spaces, at most 100 bytes. Keep it secret: whoever has it
   // can join.
@@ -66,11 +67,12 @@ class Member {
 
   virtual const Place& place() const = 0;
 
-  // Tells `word` to all ranks, waits for the texts of all, and returns them by rank. All ranks call
-  // it, in the same order.
+  // Tells `word` to all ranks, waits for the texts of all, and returns the texts by rank. All ranks
+  // call Tell, in the same order. kInvalidArgument: `word` has more than kMaxTellBytes; nothing was
+  // told.
   virtual StatusOr<std::vector<std::string>> Tell(std::string_view word, Deadline deadline) = 0;
 
-  // Returns OK, or why the group has ended: "rank 2 was lost: ...", "rank 1 failed: ...".
+  // Returns OK, or kAborted if the group has ended: "rank 2 was lost: ...", "rank 1 failed: ...".
   virtual Status status() const = 0;
   // Waits until the group has ended, and returns why. OK: the group has not ended by `deadline`.
   virtual Status AwaitEnd(Deadline deadline) const = 0;

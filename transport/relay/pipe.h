@@ -22,10 +22,10 @@ inline constexpr size_t kPipeBufferBytes = size_t{64} << 10;
 
 class Pipe : public std::enable_shared_from_this<Pipe> {
  public:
-  // Joins the descriptors `one` and `other`. `carried` gets the number of bytes each time that
-  // bytes were passed on. `done` runs once, never inside Start: when a connection breaks, or after
-  // one end has closed. In the second case the other end first gets the remaining bytes, for at
-  // most 5 s.
+  // Joins the sockets `one` and `other`. `carried` gets the number of bytes each time that bytes
+  // were passed on. `done` runs once, never inside Start: when a connection breaks, or after one
+  // end has closed. In the second case the pipe first sends the remaining bytes to the other end,
+  // which takes at most 5 s. Neither callback may be empty.
   Pipe(std::shared_ptr<EventLoop> loop, int one, int other, std::function<void(size_t)> carried,
        std::function<void()> done);
   void Start();

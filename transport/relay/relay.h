@@ -21,7 +21,7 @@ namespace longhaul::relay {
 
 struct RelayOptions {
   std::string listen;  // "0.0.0.0:7071"; port 0: any free port
-  std::string secret;  // kSecretBytes
+  std::string secret;  // kSecretBytes bytes, from LoadOrMakeSecret (ticket.h)
   // How long a dialler's connection waits for a connection of the other side. Then the relay
   // answers kNobody and closes it. A waiter's connection waits without a limit.
   absl::Duration patience = absl::Seconds(2);
@@ -33,6 +33,8 @@ struct RelayOptions {
   size_t most_pipes = 1024;  // joined pairs; each has two buffers of kPipeBufferBytes
 };
 
+// `refused` counts connections whose ticket was wrong or had expired. `bytes` counts the bytes that
+// were passed on, in both directions.
 struct RelayStats {
   size_t waiting = 0, pipes = 0;
   uint64_t joined = 0, refused = 0, bytes = 0;  // since the start
@@ -43,7 +45,7 @@ class Relay {
   // kAlreadyExists: the port is in use. kInvalidArgument: the address or the secret is wrong.
   // kFailedPrecondition: not an address of this host.
   static StatusOr<std::unique_ptr<Relay>> Start(const RelayOptions& options);
-  // Ends all links that it carries.
+  // Closes all connections that the relay carries. Returns when they are closed.
   ~Relay();
 
   const std::string& address() const { return address_; }  // with the real port

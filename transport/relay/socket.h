@@ -17,8 +17,9 @@ inline constexpr KeepAlive kJoinedKeepAlive = {.idle_s = 15, .interval_s = 5, .a
 // the worker can dial again before the link gives up its peer (LinkOptions::peer_timeout).
 inline constexpr KeepAlive kWaitingKeepAlive = {.idle_s = 3, .interval_s = 1, .asks = 4};
 
-// Makes the socket send without delay, and keeps the kernel's send buffer small. A slow line would
-// otherwise queue seconds of data there.
+// Makes the TCP socket `fd` send without delay, and keeps the kernel's send buffer small. A slow
+// line would otherwise queue seconds of data there. Also calls SetKeepAlive. Both functions ignore
+// errors.
 void PrepareSocket(int fd, const KeepAlive& keep_alive);
 void SetKeepAlive(int fd, const KeepAlive& keep_alive);
 // Returns true if errno says that a nonblocking call would have blocked, or was interrupted.

@@ -56,7 +56,7 @@ std::string ToString(const Way& way);
 // kInvalidArgument: not a way. The message does not contain the ticket.
 StatusOr<Way> ParseWay(std::string_view text);
 
-// Makes the relay's greeting.
+// Makes the relay's greeting. `nonce`: kNonceBytes random bytes, new for each connection.
 std::string Greeting(std::string_view nonce);
 // Returns the nonce, a view into `greeting`. kInvalidArgument: not a relay's greeting.
 StatusOr<std::string_view> ParseGreeting(std::string_view greeting);
@@ -67,14 +67,15 @@ struct Claim {
   Side side = Side::kDialler;
   std::string_view name;  // a view into the answer
 };
-// Checks an end's answer, for the relay. `now_s`: Unix time. kPermissionDenied: the proof is wrong,
-// or the ticket has expired.
+// Checks an end's answer, for the relay. `nonce`: as in the greeting. `now_s`: Unix time in
+// seconds. kPermissionDenied: the answer is not valid, the proof is wrong, or the ticket has
+// expired.
 StatusOr<Claim> CheckAnswer(std::string_view relay_secret, std::string_view answer,
                             std::string_view nonce, uint64_t now_s);
 
 // Reads the relay's secret from a file, so that tickets stay valid when the process restarts. If
 // there is no file, makes one with a new secret and mode 0600. kFailedPrecondition: the file does
-// not hold a secret.
+// not hold a secret. Other errors: the file cannot be read or written.
 StatusOr<std::string> LoadOrMakeSecret(const std::string& path);
 
 }  // namespace longhaul::relay

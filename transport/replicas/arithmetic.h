@@ -1,6 +1,7 @@
-// The arithmetic of the exchange between data-parallel replicas (reducer.h): over gradients, values
-// (the parameters that passes compute with), masters (the fp32 parameters that a shard's owner
-// keeps) and residuals (what rounding and sketches left for later steps).
+// The arithmetic of the exchange between data-parallel replicas (reducer.h). It works on gradients;
+// values, the parameters that forward and backward passes compute with; masters, the fp32
+// parameters that a shard's owner keeps; and residuals, the parts of gradients that rounding and
+// sketches left for later steps. Pieces, shards and buckets: layout.h.
 //
 // A span of floats points into the arithmetic's memory: the host's (host_arithmetic.h) or a GPU's
 // (worker/stage/replicas/torch_arithmetic.h). Only the arithmetic dereferences such a span.
@@ -33,6 +34,8 @@ class Arithmetic {
   //
   // Makes `count` zeros.
   virtual StatusOr<Numbers> Make(uint64_t count) = 0;
+  // Read copies to host memory, Write from it, Copy within the arithmetic's memory. Both spans have
+  // the same length.
   virtual Status Read(std::span<const float> numbers, std::span<float> in_host) = 0;
   virtual Status Write(std::span<const float> in_host, std::span<float> numbers) = 0;
   virtual Status Copy(std::span<const float> from, std::span<float> to) = 0;
@@ -51,13 +54,14 @@ class Arithmetic {
                                  const codec::RoundingNoise& noise, const Residuals& residuals,
                                  std::span<std::byte> out) = 0;
   // Writes the means over replicas, summed in the order of replicas, to the gradients of `own`.
-  // payloads[r] is replica r's payload. This replica's own payload is empty; its gradients are
-  // read, unrounded, from `memory`.
+  // payloads[r] is replica r's payload. This replica's own payload is empty; the call reads this
+  // replica's gradients, unrounded, from `memory`.
   virtual Status ReduceGradients(GradientForm form, std::span<const OwnPiece> own,
                                  std::span<const ParameterMemory> memory,
                                  std::span<const std::span<const std::byte>> payloads) = 0;
-  // Encodes the masters to `out`. The form difference4 encodes their difference to the values that
-  // all replicas have. Also sets this replica's values to the values that the others will decode.
+  // Encodes the masters of `own` to `out`. The form difference4 encodes the masters minus the
+  // values that all replicas have. Also sets this replica's values to the values that the others
+  // will decode.
   virtual Status EncodeParameters(ParameterForm form, std::span<const OwnPiece> own,
                                   std::span<const ParameterMemory> memory,
                                   std::span<std::byte> out) = 0;
@@ -68,6 +72,8 @@ class Arithmetic {
 
   // --- Sparse pieces. Bit k of `bitmap` stands for position k, the index of an element
   // (codec/tagc/select.h). Values are in the order of the set positions.
+  //
+  // Returns true if no number is NaN or infinite.
   virtual StatusOr<bool> AllFinite(std::span<const float> numbers) = 0;
   // Adds `gradient` to `residual`; where the sum is not finite, the residual becomes the gradient.
   // Then sets in `bitmap` the bits of the `keep` largest residuals by magnitude (tagc::Select).

@@ -1,4 +1,5 @@
-// Computes the form and the size in bytes of encoded dense pieces (layout.h).
+// Computes the form and the size in bytes of encoded dense pieces (layout.h). The forms are those
+// of run files (run/replicas/options.h).
 //
 // Pure functions.
 #pragma once
@@ -15,8 +16,8 @@ namespace longhaul::replicas {
 static_assert(kUnit % codec::sdp4bit::kDifferenceGroup == 0 &&
               kUnit % codec::sdp4bit::kGradientGroup == 0);
 
-// Returns the form in which dense gradients are sent. For tagc it is bf16, and for local-sgd that
-// of sdp4bit; otherwise it is `gradients.form`.
+// Returns the form in which dense gradients are sent: kBf16 for tagc, kSdp4bit for local-sgd,
+// otherwise `gradients.form`.
 GradientForm DenseForm(const GradientOptions& gradients);
 
 // Returns the bytes of one encoded piece. In a payload, pieces follow each other without gaps.

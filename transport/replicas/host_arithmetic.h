@@ -1,7 +1,7 @@
 // The CPU implementation of the exchange's arithmetic (arithmetic.h).
 //
-// Codes numbers in blocks that fit a core's cache, on all threads of `parallel`. Results do not
-// depend on the number of threads.
+// Encodes and decodes in blocks that fit a core's cache, on all threads of `parallel`. Results do
+// not depend on the number of threads.
 #pragma once
 
 #include <vector>

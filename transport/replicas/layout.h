@@ -29,11 +29,12 @@ inline constexpr uint64_t kMostBucketElements = uint64_t{1} << 28;
 struct ReplicatedParameter {
   std::string name;
   uint64_t elements = 0;
-  bool may_be_sparse = false;  // with tagc, a step may send only its largest gradients
+  bool may_be_sparse = false;  // the codec tagc may send only its largest gradients
   bool whole = false;          // must have a single owner, as its optimizer needs the whole matrix
 };
 
 // Consecutive elements of a parameter that have one owner: `count` elements from `first` on.
+// `parameter` is an index in Layout::parameters().
 struct Piece {
   uint32_t parameter = 0;
   uint64_t first = 0, count = 0;
@@ -41,6 +42,8 @@ struct Piece {
   // Each piece begins at a multiple of 64. Stochastic rounding and bitmaps use this index.
   uint64_t at = 0;
 };
+// All gradients of dense pieces are sent in each step; of sparse pieces only the largest
+// (sparse.h).
 struct Shard {
   std::vector<Piece> dense, sparse;
   uint64_t positions = 0;  // end of the last sparse piece: counts elements and gaps between pieces
@@ -53,6 +56,8 @@ struct Bucket {
   std::vector<uint32_t> parameters;  // indices of parameters that have a piece in this bucket
 };
 
+// A bucket is full at `bucket_elements` elements, kUnit to kMostBucketElements. The cut at a
+// multiple of kUnit, or a parameter that must be whole, may make a bucket larger.
 struct LayoutOptions {
   uint32_t replicas = 1;
   GradientOptions gradients;

@@ -17,21 +17,21 @@ struct Numbers {
   std::shared_ptr<const void> owner;
 };
 
-// The stage's memory of one parameter. Does not own it.
+// The stage's memory of one parameter. The caller owns the memory.
 struct ParameterMemory {
   std::span<const float> gradient;
   std::span<float> value;  // what forward and backward passes compute with
 };
 
-// A piece that this replica owns.
+// A piece that this replica owns. The reducer owns the memory of both spans.
 struct OwnPiece {
   Piece piece;
   std::span<float> gradient;  // mean over replicas, once the bucket is reduced
   std::span<float> master;    // fp32 parameter, which the optimizer updates by `gradient`
 };
 
-// What earlier steps have not sent of the gradients, by parameter. A parameter's entry is empty if
-// each step sends everything.
+// The parts of gradients that earlier steps did not send, by parameter. A parameter's entry is
+// empty if each step sends everything.
 using Residuals = std::vector<Numbers>;
 
 // Returns the part of `of_parameter`, a span over the whole parameter, that belongs to `piece`.

@@ -67,6 +67,7 @@ struct MessageHeader {
 
 // Makes a message with a payload of `payload_bytes` zeros.
 std::vector<std::byte> NewMessage(const MessageHeader& header, uint64_t payload_bytes);
+// Returns the payload, a view into `message`, which must have a whole header.
 inline std::span<std::byte> PayloadOf(std::span<std::byte> message) {
   return message.subspan(kMessageHeaderBytes);
 }
@@ -83,10 +84,13 @@ struct IndexPayload {
 constexpr uint64_t IndexBytes(uint64_t positions) {
   return 8 + (positions + 63) / 64 * 8;
 }
+// WriteIndex and WriteUnion: `out` must have exactly the payload's size.
 void WriteIndex(const IndexPayload& index, std::span<std::byte> out);
 // Refuses an index that has bits from `positions` on.
 StatusOr<IndexPayload> ParseIndex(std::span<const std::byte> payload, uint64_t positions);
 
+// The fields of a union in the table above. `is_receivers` is flag 2: the union is the receiver's
+// own index. `bitmap` is empty if `is_receivers` or `nonfinite` is set.
 struct UnionPayload {
   bool nonfinite = false;
   bool is_receivers = false;
@@ -105,7 +109,8 @@ void WriteUnion(const UnionPayload& all, std::span<std::byte> out);
 StatusOr<UnionPayload> ParseUnion(std::span<const std::byte> payload, uint64_t positions,
                                   std::span<const uint64_t> own);
 
-// Returns `count` little-endian words from byte `offset` on. `bytes` must be long enough.
+// GetWords returns, and PutWords writes, little-endian words from byte `offset` on. `bytes` and
+// `out` must be long enough.
 std::vector<uint32_t> GetWords(std::span<const std::byte> bytes, uint64_t offset, uint64_t count);
 void PutWords(std::span<const uint32_t> words, std::span<std::byte> out, uint64_t offset);
 

@@ -19,8 +19,11 @@
 //   // Once the reducer is done:
 //   if (outer.MergeIsDue(step)) outer.Merge(locals);
 //
-// With D = 0 IsDue and MergeIsDue are true at the same step. Threads: one call at a time; a call
-// uses the threads of `parallel`. Errors: none; wrong sizes fail an LH_CHECK.
+// With D = 0 IsDue and MergeIsDue are true at the same step. H, delay, rate and momentum are fields
+// of LocalSgdOptions; H is `steps`.
+//
+// Threads: one call at a time; a call uses the threads of `parallel`. Errors: none; wrong sizes end
+// the process (LH_CHECK).
 #pragma once
 
 #include <cstdint>
@@ -74,7 +77,7 @@ class OuterStep {
 
   // Returns the state for a checkpoint: "anchor.K" and "taken.K" (the copy of TakeDifferences) for
   // parameter K, "momentum.B.K" for own piece K of bucket B. Momenta exist only for buckets that
-  // PrepareBucket or StepMasters got.
+  // PrepareBucket or StepMasters got. The spans are valid as long as this object.
   std::vector<StateTensor> State();
 
  private:

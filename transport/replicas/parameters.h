@@ -10,9 +10,10 @@
 
 namespace longhaul::replicas {
 
-// Returns the parameters that gradients train, in order. Marks the matrices that may be sparse with
-// tagc: all except those that make queries, keys and values. `whole_matrices`: if true, each matrix
-// of a transformer block must have a single owner, as Muon requires.
+// Returns the parameters that gradients train, in order: leaves out frozen parameters and the
+// biases that balance experts. Marks the matrices that may be sparse with tagc: all except those
+// that make queries, keys and values. `whole_matrices`: if true, each matrix of a transformer block
+// must have a single owner, as Muon requires.
 std::vector<ReplicatedParameter> ReplicatedParameters(
     std::span<const model::PlacedParameter> parameters, bool whole_matrices);
 
@@ -24,7 +25,7 @@ std::vector<uint32_t> FinalWith(const Layout& layout,
                                 std::span<const model::PlacedParameter> parameters,
                                 uint32_t first_layer);
 // Returns the share, 0 to 1, of the gradients that are complete only at the end of the whole
-// backward pass. `final_with`: the result of FinalWith.
+// backward pass; 1 if there are no parameters. `final_with`: the result of FinalWith.
 double ShareFinalAtTheEnd(const Layout& layout, std::span<const uint32_t> final_with);
 
 }  // namespace longhaul::replicas

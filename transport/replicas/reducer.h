@@ -23,7 +23,8 @@
 //
 // Threads: one call at a time. Calls never wait for other replicas; they pass messages to the
 // outbox. Errors: kFailedPrecondition for calls out of order; kInvalidArgument for an impossible
-// message, with a text that names its replica. After an error from Take the reducer cannot be used.
+// message, with a text that names its replica; kUnimplemented for a message of another version;
+// errors of the outbox and the arithmetic. After an error from Take the reducer cannot be used.
 #pragma once
 
 #include <array>
@@ -51,10 +52,12 @@ namespace longhaul::replicas {
 class Outbox {
  public:
   virtual ~Outbox() = default;
-  // Must not block, and must not call the reducer.
+  // Must not block, and must not call the reducer. If the result is an error, the reducer's call
+  // returns that error.
   virtual Status Send(uint32_t to, MessageKind kind, std::vector<std::byte> message) = 0;
 };
 
+// `replica`: the number of this replica, below LayoutOptions::replicas.
 struct ReducerOptions {
   uint32_t replica = 0;
   uint64_t seed = 0;  // the run's seed, for stochastic rounding
@@ -63,7 +66,8 @@ struct ReducerOptions {
 };
 
 // Bytes of messages by kind, headers included. `index` counts unions too. `asked_for` counts the
-// bytes of numbers that a union leaves out of the sketch; the other counts do not include them.
+// positions that a union leaves out of the sketch, and their numbers in the sketch's message, 4
+// bytes each. The other counts do not include these bytes.
 struct ByteCounts {
   uint64_t gradients = 0, index = 0, sketch = 0, asked_for = 0, parameters = 0;
   // Counts a message of `bytes` bytes; `of_asked_for` of them are counted as `asked_for`.
@@ -82,28 +86,28 @@ struct StateTensor {
 
 class Reducer {
  public:
-  // `outbox` must outlive the reducer. Masters begin as zeros: set them by BeginMasters, or from a
-  // checkpoint through State. kInvalidArgument: options do not fit the layout. Other errors come
-  // from the arithmetic.
+  // `outbox` must not be null, and must outlive the reducer. Masters begin as zeros: set them by
+  // BeginMasters, or from a checkpoint through State. kInvalidArgument: the layout has no such
+  // replica. Other errors come from the arithmetic.
   static StatusOr<std::unique_ptr<Reducer>> Create(Layout layout, ReducerOptions options,
                                                    Outbox* outbox);
 
   const Layout& layout() const { return layout_; }
   // Sets the masters to the run's initial values: one span for each parameter, in the arithmetic's
-  // memory.
+  // memory. kInvalidArgument: `values` do not fit the layout.
   Status BeginMasters(std::span<const std::span<const float>> values);
   // Returns the tensors to save, or to overwrite when a checkpoint is restored. Equal layouts give
-  // the same tensors in the same order.
+  // the same tensors in the same order. The spans are valid as long as the reducer.
   std::vector<StateTensor> State();
 
-  // Begins a step. Each step's number is one more than the last's. `memory`: one entry for each
-  // parameter, valid until IsDone. A bucket's gradients must not change between GiveGradients and
-  // IsReduced.
+  // Begins a step. The first step may have any number; each later number is one more than the last.
+  // `memory`: one entry for each parameter; the spans must stay valid until IsDone. A bucket's
+  // gradients must not change between GiveGradients and IsReduced.
   Status Begin(uint64_t step, std::vector<ParameterMemory> memory);
   // Sends a bucket's gradients to the owners. Call it once for each bucket in a step.
   Status GiveGradients(uint32_t bucket);
-  // Takes a message of replica `from`. It may be of this step or of the next one. May send an
-  // answer.
+  // Takes a message from replica `from`, of this step or of the next one; before the first Begin,
+  // of the first step. May send an answer.
   Status Take(uint32_t from, std::vector<std::byte> message);
   bool IsReduced(uint32_t bucket) const { return buckets_[bucket].reduced; }
   // The pieces of a bucket that this replica owns, dense ones first.

@@ -1,6 +1,7 @@
-// Exchanges the sparse pieces of one shard by tagc. Each contributor, a replica that does not own
-// the shard, sends an index: the positions of the numbers that it keeps. The owner answers with the
-// union of all indices. Then each contributor sends a sketch (codec/tagc/sketch.h) of its kept
+// Exchanges the sparse pieces of one shard (layout.h) by tagc (codec/tagc). Each contributor, a
+// replica that does not own the shard, adds its gradients to its residuals, and keeps the largest
+// sums. The contributor sends an index: the positions of the kept numbers. The owner answers with
+// the union of all indices. Then each contributor sends a sketch (codec/tagc/sketch.h) of its kept
 // numbers, and the owner recovers their sums. Some positions cannot be recovered from the sketch.
 // The union lists them, and their numbers are sent after the sketch, not in it.
 //
@@ -29,7 +30,9 @@ namespace longhaul::replicas {
 // rounded up, and at least 1.
 uint64_t Kept(const Piece& piece, double keep);
 
-// This replica's contribution to another replica's shard in a step.
+// This replica's contribution to another replica's shard in a step. Call Select, then Answer.
+// `memory` and `residuals` have one entry for each parameter of the stage. `arithmetic` must not be
+// null.
 class SparseContribution {
  public:
   // Adds the gradients to the residuals, and returns the index of the largest sums. If a gradient
@@ -69,7 +72,8 @@ class SparseSum {
   Status AddIndex(uint32_t replica, std::span<const std::byte> payload, const Shard& shard,
                   double keep);
   bool HasIndices() const { return indices_missing_ == 0; }
-  // Computes the union and the sketch's size. Call it once all indices have come.
+  // Computes the union and the sketch's size. Call it when all indices have come. `seed` chooses
+  // the sketch's hash functions; any number will do.
   void Plan(uint32_t seed);
   // Returns the union to send to this replica.
   UnionPayload UnionFor(uint32_t replica) const;

@@ -18,7 +18,8 @@ struct ExchangeTraffic {
 };
 // Returns what replica `from` sends to replica `to`. Pure, as all functions here.
 ExchangeTraffic UsualTraffic(const Layout& layout, uint32_t from, uint32_t to);
-// Returns the total bytes from one replica to another, for the pair of replicas with the most.
+// Returns the total bytes from one replica to another, for the pair of replicas with the most; 0 if
+// there is only one replica.
 uint64_t MostUsualTraffic(const Layout& layout);
 // Returns the number of one-way delays until a bucket's gradients are summed: each message of the
 // exchange waits for the arrival of the previous message.

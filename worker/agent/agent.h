@@ -31,8 +31,9 @@ namespace longhaul::worker {
 
 class Agent {
  public:
+  // Copies `resources`; the objects that they point to must outlive the agent. Starts the thread.
   explicit Agent(const Resources& resources);
-  ~Agent();
+  ~Agent();  // calls Shutdown
 
   // Cancels the current run, and waits until the thread has ended; commands that come later start
   // no work. Idempotent.
@@ -47,7 +48,8 @@ class Agent {
   void FillHeartbeat(v1::Heartbeat* heartbeat) const;
   // Returns metrics of the current stage; nullopt: there is no current stage.
   std::optional<StageReading> Reading() const;
-  // Gives the current run and epoch, for log lines. False: there is none.
+  // Sets `*run_id` and `*epoch` to the current run and epoch, for log lines. False: there is no
+  // current run, and nothing is set.
   bool CurrentRun(std::string* run_id, uint64_t* epoch) const;
 
  private:

@@ -1,6 +1,6 @@
 // Finds the addresses that a worker advertises for its data transports. They are the addresses
 // where it listens, addresses that the user names, or for `auto` this machine's address on its
-// route to the coordinator. The last may change while the worker runs.
+// route to the coordinator. The `auto` address may change while the worker runs.
 //
 // Threads: one at a time.
 #pragma once
@@ -26,7 +26,8 @@ inline constexpr std::string_view kAdvertiseAuto = "auto";
 // kernel's routing table. Looks up the name, which may block, but sends the coordinator nothing.
 // Empty: no route.
 std::string OwnAddressTowards(const std::string& coordinator);
-// The same for several coordinators: uses the first that has a route.
+// Returns this machine's address towards the first of these coordinators to which it has a route;
+// "" if it has a route to none of them.
 std::string OwnAddressTowards(const std::vector<std::string>& coordinators);
 
 class Endpoints {

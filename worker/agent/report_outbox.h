@@ -23,16 +23,17 @@ namespace longhaul::worker {
 
 class ReportOutbox {
  public:
-  // Queues a report. Drops it if 100,000 reports already wait, or 1,000 for a log line.
+  // Queues a report. Drops the report if 100,000 reports already wait. Drops a log line if 1,000
+  // reports of any kind already wait.
   void Push(v1::WorkerMessage message);
   // Queues the kept reports (see Written) again, before all others.
   void BeginSession();
   // The next report to write; null: nothing waits. Valid until another method is called.
   const v1::WorkerMessage* Next() const { return waiting_.empty() ? nullptr : &waiting_.front(); }
   size_t waiting() const { return waiting_.size(); }
-  // Removes Next() from the queue; call this after writing the report. Keeps the newest reports
-  // about the work of one epoch for BeginSession, and drops them when such a report of another
-  // epoch is written.
+  // Removes Next(), which must not be null, from the queue; call this after writing the report.
+  // Keeps the newest 4,096 reports about the work of one epoch for BeginSession, and drops them
+  // when such a report of another epoch is written.
   void Written();
 
  private:

@@ -36,27 +36,29 @@ uint64_t MemoryUsed();
 
 struct SessionOptions {
   std::shared_ptr<Access> access;
-  std::function<v1::Hello()> hello;  // called at each connection
+  std::function<v1::Hello()> hello;  // called for each connection, on a session thread; may block
   // Returns true if this machine's address has changed. Then the connection is dead and the hello
   // is outdated, so the session dials again. Called once per heartbeat interval, on a session
   // thread. Null: the address never changes.
   std::function<bool()> moved;
-  std::function<void(v1::WorkerCommand)> on_command;
+  std::function<void(v1::WorkerCommand)> on_command;  // on a session thread; not null
   // Adds fields to a heartbeat; called on a session thread. Null: adds nothing.
   std::function<void(v1::Heartbeat*)> heartbeat = nullptr;
 };
 
 class Session {
  public:
+  // Starts to dial. The callbacks run until the destructor has returned.
   explicit Session(SessionOptions options);
+  // Ends the connection at once and joins the threads. Reports that wait are lost.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   // Queues a report.
   void Send(v1::WorkerMessage message);
-  // Blocks until all reports are written, but at most for `limit`. Returns at once if no
-  // coordinator has accepted the open connection, or none is open.
+  // Blocks until all reports are written, but at most for `limit`. Returns at once if there is no
+  // open connection, or no coordinator has accepted it.
   void AwaitSent(absl::Duration limit);
   // Returns an error if the coordinator has refused this worker for good, for example because of
   // its version or token. The session has then ended. Otherwise returns OK.

@@ -18,8 +18,9 @@ inline constexpr int kStateDirFormat = 1;
 
 class StateDir {
  public:
-  // Creates the directory if needed. kFailedPrecondition: another process uses it, a newer version
-  // wrote it, or one of its files is damaged.
+  // Creates the directory if needed, and holds its lock as long as the result lives.
+  // kFailedPrecondition: another process uses the directory, a newer version wrote it, or one of
+  // its files is damaged. Other errors: those of the file system.
   static StatusOr<StateDir> Open(const std::string& path);
 
   const std::string& worker_id() const { return worker_id_; }

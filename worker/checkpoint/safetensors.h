@@ -1,7 +1,7 @@
 // Reads and writes checkpoint shards as safetensors files of fp32 (format:
 // run/published/safetensors.h). Other programs can read them.
 //
-// Pure functions.
+// Pure functions, thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,14 @@ struct Safetensors {
   std::vector<NamedArray> arrays;  // in the order of their bytes
 };
 
-// Returns the file's header, with which the file begins. The caller appends the values of `arrays`
-// in the same order, as little-endian fp32, without gaps.
+// Returns the header with which the file begins. Reads names and shapes of `arrays`, not values.
+// The caller appends the values of `arrays` in the same order, as little-endian fp32, without gaps.
+// Cannot fail.
 std::string SafetensorsHeader(const std::vector<NamedArray>& arrays,
                               const SafetensorsMetadata& metadata);
 
-// Reads `bytes`, a whole file, which may be hostile. kInvalidArgument: not a valid file; the
-// message names the fault.
+// Reads `bytes`, a whole file, which may be hostile. The result holds copies. kInvalidArgument: not
+// a valid file, or an array is not fp32; the message names the fault.
 StatusOr<Safetensors> ParseSafetensors(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::worker

@@ -1,15 +1,18 @@
-// Stores checkpoint shards. The one backend is a local folder.
+// Stores checkpoint shards: the files in which one stage writes its part of a checkpoint. The one
+// backend is a local folder.
 //
 //   <root>/<run>/step-00000050/stage-1.params.safetensors
 //   <root>/<run>/step-00000050/stage-1.optim.safetensors
-//   <root>/<run>/step-00000050/stage-1.tables.safetensors    if its codec predicts by token
+//   <root>/<run>/step-00000050/stage-1.tables.safetensors    if the stage's codec predicts by token
 //
-// The replicas of a stage have equal parameters, so they write the same file of parameters. The
-// other files hold a replica's own state and are named by it:
+// params: the parameters. optim: the optimizer state. tables: StageSnapshot::tables. The
+// data-parallel replicas of a stage have equal parameters, so all of them write the same params
+// file. The other files hold a replica's own state, and their names have the replica's number:
 // "stage-1.replica-0.optim.safetensors".
 //
 // A file appears under its name whole or not at all: it is written under a temporary name, synced
-// and renamed, and its folder is synced. Thread-safe.
+// and renamed, and its folder is synced. ShardStore is thread-safe; a ShardWriter is used by one
+// thread at a time. Errors not named below are those of FromErrno (base/status.h).
 #pragma once
 
 #include <cstdint>
@@ -29,7 +32,7 @@ namespace longhaul::worker {
 struct ShardFile {
   std::string name;  // "stage-1.params.safetensors"
   uint64_t bytes = 0;
-  std::string sha256;
+  std::string sha256;  // of the whole file: 64 lower-case hexadecimal digits
   // The replica whose own state the file holds; nullopt: the file is the same for all replicas.
   std::optional<uint32_t> replica = std::nullopt;
   // The path at which Read finds a file that is not in the store, such as a fetched copy. Empty:
@@ -37,8 +40,8 @@ struct ShardFile {
   std::string path = {};
 };
 
-// Returns true if a file of this name holds token tables (StageSnapshot). Both the stage that wrote
-// them and the next stage need them.
+// Returns true if a file of this name holds token tables (StageSnapshot::tables). To restore a
+// checkpoint, both the stage that wrote the tables and the next stage need them.
 inline bool HoldsTables(const std::string& name) {
   return name.ends_with(".tables.safetensors");
 }
@@ -51,12 +54,13 @@ struct ShardOwner {
   std::optional<uint32_t> replica;  // nullopt: the stage has no replicas
 };
 
-// Writes a file of a checkpoint that arrives from elsewhere in pieces. A writer that is destroyed
-// before Commit leaves no file.
+// Writes a file of a checkpoint that arrives in pieces, for example from another worker. A writer
+// that is destroyed before Commit leaves no file.
 class ShardWriter {
  public:
   virtual ~ShardWriter() = default;
-  // Appends the next piece. kInvalidArgument: the file would be longer than announced.
+  // Appends the next piece. kInvalidArgument: the file would be longer than announced to Take.
+  // kResourceExhausted: the disk is full.
   virtual Status Append(std::span<const std::byte> bytes) = 0;
   // Makes the file durable under its name. kDataLoss: its length or hash is not the announced one.
   virtual Status Commit() = 0;
@@ -73,28 +77,33 @@ class ShardStore {
   // are unchanged.
   virtual StatusOr<std::vector<ShardFile>> Write(const RunId& run, const ShardOwner& owner,
                                                  const StageSnapshot& snapshot) = 0;
-  // Begins to write a file that arrives from elsewhere. `file` announces its name, length and hash.
+  // Begins to write a file that arrives in pieces. `file` announces its name, length and hash.
+  // kInvalidArgument: as PathOf.
   virtual StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,
                                                       const ShardFile& file) = 0;
-  // Returns the path that a file of this name has, even if there is none. kInvalidArgument: the
-  // name would lead out of the folder.
+  // Returns the path of the file `name`, whether the file exists or not. kInvalidArgument: the name
+  // or the run's id would lead out of the folder.
   virtual StatusOr<std::string> PathOf(const RunId& run, Step step,
                                        const std::string& name) const = 0;
-  // Reads the file and verifies it. kNotFound: it is missing. kDataLoss: its size or hash differs.
-  // After another error the file may still be good, because the disk fails or is not mounted.
-  // kUnavailable: the run's whole folder is missing. Messages do not name the file.
+  // Reads the file and verifies its size and hash. kNotFound: the file is missing. kDataLoss: size
+  // or hash differs. kUnavailable: the run's whole folder is missing, so the disk may not be
+  // mounted. After any error except kNotFound and kDataLoss the file may still be good. Messages do
+  // not name the file.
   virtual Status Check(const RunId& run, Step step, const ShardFile& file) const = 0;
   // Reads `files` of `step`, verifies sizes and hashes, and merges the files into one snapshot. The
-  // files may come from several stages. kNotFound, kDataLoss: as Check. kFailedPrecondition: a file
-  // is of another run or step, or two files disagree about an array. Messages name the file.
+  // files may come from several stages. kNotFound, kDataLoss: as in Check. kInvalidArgument: not a
+  // safetensors file. kFailedPrecondition: a file is of another run or step, or two files have
+  // different values for an array. Messages name the file.
   virtual StatusOr<StageSnapshot> Read(const RunId& run, Step step,
                                        const std::vector<ShardFile>& files) const = 0;
-  // Returns the oldest step that has a folder, even if shards are missing there; nullopt: no step
-  // has one.
+  // Returns the oldest step that has a folder, even if shards are missing in this folder; nullopt:
+  // no step has a folder.
   virtual StatusOr<std::optional<Step>> Oldest(const RunId& run) const = 0;
   // Deletes a step's shards. OK if there are none.
   virtual Status Drop(const RunId& run, Step step) = 0;
-  // Deletes the shards of all steps before the newest in `kept` that are not in `kept` themselves.
+  // Deletes the shards of each step that is not in `kept` and older than the newest step in `kept`.
+  // Keeps newer steps, because their checkpoint may still be incomplete. Deletes nothing if `kept`
+  // is empty.
   virtual Status DropOthers(const RunId& run, const std::set<Step>& kept) = 0;
   // Deletes everything of a run. OK if there is nothing.
   virtual Status DropRun(const RunId& run) = 0;

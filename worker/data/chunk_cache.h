@@ -1,6 +1,7 @@
-// Caches chunks of data sets in memory. It keeps the most recently used chunks, and fetches in
-// advance the chunks that are expected next. The total size of cached chunks has a limit; a chunk
-// larger than this limit is cached alone.
+// Caches chunks of data sets in memory. A chunk is a part of a data set's file, the unit in which
+// data are fetched and hashed. The cache keeps the most recently used chunks, and fetches expected
+// chunks in advance. The total size of cached chunks has a limit; a chunk larger than this limit is
+// cached alone.
 //
 //   ChunkCache cache(limit_bytes, fetch);
 //   cache.Expect({...});                       // returns at once
@@ -40,23 +41,25 @@ using SharedChunk = std::shared_ptr<const std::vector<std::byte>>;
 
 class ChunkCache {
  public:
-  // Fetches a chunk, and blocks until it has it. Must poll `given_up`, and return soon after that
-  // is true. Several threads call it at once.
+  // Fetches a chunk and returns its bytes; blocks meanwhile. Must poll `given_up`, which is never
+  // null, and return soon after `given_up` returns true. Several threads call Fetch at once.
   using Fetch = std::function<StatusOr<std::vector<std::byte>>(
       const ChunkId& id, const std::function<bool()>& given_up)>;
+  // Starts two threads, which fetch expected chunks.
   ChunkCache(uint64_t limit_bytes, Fetch fetch);
+  // Gives up the fetches in advance, and waits for them. No other call may be in progress.
   ~ChunkCache();
   ChunkCache(const ChunkCache&) = delete;
   ChunkCache& operator=(const ChunkCache&) = delete;
 
-  // Returns the chunk. Fetches it first, or waits for a fetch under way, if it is not in the cache.
-  // Errors are Fetch's; the next call tries again. Polls `given_up`, which may be null; kCancelled:
-  // it became true.
+  // Returns the chunk. If the chunk is not in the cache, fetches it on the calling thread, or waits
+  // for a fetch in progress. Errors: those of Fetch; the next call tries again. Polls `given_up`;
+  // null: never gives up. kCancelled: `given_up` became true during the wait.
   StatusOr<SharedChunk> Get(const ChunkId& id, const std::function<bool()>& given_up = nullptr);
-  // Returns the chunk if it is in the cache; else null.
+  // Returns the chunk if it is in the cache, else null. Does not wait for a fetch in progress.
   SharedChunk Find(const ChunkId& id) const;
-  // Replaces the list of chunks that will be needed next, in order of need. The cache's threads
-  // fetch as many of them as fit.
+  // Replaces the list of chunks that will be needed next, in order of need. Returns at once; the
+  // cache's threads fetch as many of these chunks as fit. A chunk in the list may repeat.
   void Expect(const std::vector<ChunkId>& ids);
 
   // Total size of the cached chunks.

@@ -1,7 +1,7 @@
-// Gets the chunks of a mixture of data sets. The chunks of a set on a web server come from that
-// server only. Other chunks come from the first source that has them: the set's folder on this
-// machine, other workers that read the same data, the coordinator. Fetched chunks stay in memory
-// for a while, for this worker and for others.
+// Gets the chunks of a mixture of data sets. The chunks of a set on a web server come from this
+// server only. For other chunks three places are tried in order: the set's folder on this machine,
+// other workers that read the same data, the coordinator. Fetched chunks stay in a memory cache
+// (chunk_cache.h), for this worker and for others.
 //
 // Thread-safe.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace longhaul::worker {
 
-// Returns true once the chunk is no longer wanted. Polled while a chunk is fetched.
+// Returns true once the chunk is no longer wanted. Never null. Polled on the fetching thread.
 using ChunkGivenUp = std::function<bool()>;
 
 // Interface to other workers that read the same data. Thread-safe.
@@ -29,11 +29,11 @@ class OtherReaders {
  public:
   struct Found {
     std::vector<std::byte> bytes;  // has the requested hash
-    std::string holder;            // "stage 0"
+    std::string holder;            // the worker that gave the chunk, for people: "stage 0"
   };
   virtual ~OtherReaders() = default;
-  // Fetches the chunk from another worker. `bytes` and `sha256`: its length and hash. Blocks for a
-  // bounded time. An error means that no worker gave the chunk.
+  // Fetches the chunk from another worker. `bytes`: the chunk's length. `sha256`: its hash, 64
+  // hexadecimal digits. Blocks for a bounded time. Any error: no worker gave the chunk.
   virtual StatusOr<Found> Fetch(const ChunkId& id, uint64_t bytes, const std::string& sha256,
                                 const ChunkGivenUp& given_up) = 0;
 };
@@ -44,18 +44,19 @@ struct ChunkTally {
   friend bool operator==(const ChunkTally&, const ChunkTally&) = default;
 };
 
-// Fetches a chunk of `file` and verifies its SHA-256. `chunk`: the chunk's index in the file. Must
-// return soon after `given_up` is true. Several threads call it at once.
+// Fetches a chunk of `file`, which belongs to `source`, and verifies its SHA-256. `chunk`: the
+// chunk's index in the file. Must return soon after `given_up` is true; kCancelled then. Other
+// errors: the chunk is not available. Several threads call it at once.
 using FetchChunk = std::function<StatusOr<std::vector<std::byte>>(
     const data::Source& source, const data::HashedFile& file, uint64_t chunk,
     const ChunkGivenUp& given_up)>;
 
 struct SetChunksOptions {
   std::shared_ptr<const data::Mixture> mixture;  // has passed CheckMixture
-  uint64_t memory_bytes = 0;                     // limit of the chunks in memory
-  // Reads the chunk from the set's folder, which is quick, or asks the set's web server.
+  uint64_t memory_bytes = 0;                     // limit of the cache
+  // Fetches the chunk from the set's own place: its folder, or its web server. Not null.
   FetchChunk from_place;
-  FetchChunk from_coordinator;
+  FetchChunk from_coordinator;  // not null
 };
 
 class SetChunks {
@@ -63,23 +64,25 @@ class SetChunks {
   explicit SetChunks(SetChunksOptions options);
 
   const std::shared_ptr<const data::Mixture>& mixture() const { return options_.mixture; }
-  // Returns the file that contains the chunk; null: the mixture has no such chunk.
+  // Returns the file that contains the chunk; null: the mixture has no such chunk. The mixture owns
+  // the result.
   const data::HashedFile* FileOf(const ChunkId& id) const;
 
-  // As ChunkCache::Get and ChunkCache::Expect. The mixture must have the chunks.
+  // As ChunkCache::Get and ChunkCache::Expect. The mixture must have the chunks, else the process
+  // ends. If all places fail, Get returns the error of the last one.
   StatusOr<SharedChunk> Get(const ChunkId& id) { return cache_.Get(id); }
   void Expect(const std::vector<ChunkId>& ids) { cache_.Expect(ids); }
 
-  // Returns a chunk for another worker, which may be hostile. kNotFound: the mixture has no such
-  // chunk. A chunk of a set on a web server comes only from memory; kNotFound: it is not there.
-  // Other chunks come from memory or the set's folder, and if `fetches` from all sources, as in
-  // Get.
+  // Returns a chunk that another worker asks for; `id` may be hostile. Looks in the cache. Then,
+  // unless the set is on a web server, looks in the set's folder, or with `fetches` in all places
+  // as Get does. kNotFound: the mixture has no such chunk, or the chunk is of a set on a web server
+  // and not in the cache. Other errors: those of the places.
   StatusOr<SharedChunk> Give(const ChunkId& id, bool fetches, const ChunkGivenUp& given_up);
 
   // Sets the other workers that are asked from now on; null: none.
   void SetOthers(std::shared_ptr<OtherReaders> others);
-  // Returns what came from each source since the last call. Keys: "its folder", "a web server",
-  // "stage 0", "the coordinator".
+  // Returns what was fetched from each place since the last call, without chunks from the cache.
+  // Keys: "its folder", "a web server", Found::holder ("stage 0"), "the coordinator".
   std::map<std::string, ChunkTally> TakeTally();
 
  private:

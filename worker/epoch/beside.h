@@ -14,12 +14,13 @@
 
 namespace longhaul::worker {
 
-// Returns true once the result is no longer wanted. The function polls it.
+// Returns true once the result is no longer wanted. The function should poll it and then return.
 using GivenUp = std::function<bool()>;
 
 template <class Result>
 class Beside {
  public:
+  // Begins to run `work`, a callable that takes a GivenUp and returns a StatusOr<Result>.
   template <class Work>
   explicit Beside(Work work)
       : result_(std::async(std::launch::async, [this, task = std::move(work)]() mutable {

@@ -1,6 +1,8 @@
-// Downloads files, for example token files, from the coordinator. A file's name is its SHA-256. It
-// is downloaded once, verified, and kept in a folder of the worker. A broken transfer is resumed
-// where it broke. Only one call of Fetch at a time may name a file.
+// Downloads files, for example token files, from the coordinator. A file's name is the SHA-256 of
+// its contents, as 64 hexadecimal digits. A file is downloaded once, verified, and kept in a folder
+// of the worker. A broken transfer is resumed where it broke.
+//
+// Any thread may call Fetch, but only one call at a time may name a file.
 #pragma once
 
 #include <functional>
@@ -16,17 +18,19 @@ namespace longhaul::worker {
 
 class BlobFetcher {
  public:
+  // `folder`: created if missing; used by this object alone.
   BlobFetcher(std::shared_ptr<Access> access, std::string folder);
 
-  // Downloads the file if the folder does not have it, and returns its path. Retries while the
-  // coordinator is away, until `deadline` at most. Polls `cancelled`; kCancelled: it became true.
-  // kDataLoss: the downloaded bytes have another hash, and were deleted.
+  // Downloads the file if the folder does not have it, and returns its path. Blocks. Retries while
+  // the coordinator is away. kCancelled: `cancelled`, which is polled, became true. kDataLoss: the
+  // downloaded bytes have another hash, and were deleted. kUnavailable, kDeadlineExceeded: not done
+  // at `deadline`. kResourceExhausted: the disk is full. Other errors: those of the coordinator.
   StatusOr<std::string> Fetch(const std::string& sha256, Deadline deadline,
                               const std::function<bool()>& cancelled);
 
-  // Deletes the file.
+  // Deletes the file, if it is there. Ignores errors.
   void Forget(const std::string& sha256);
-  // Deletes every file in the folder, also the parts that interrupted transfers left.
+  // Deletes the folder, also the parts that interrupted transfers left. No Fetch may be running.
   void ForgetAll();
 
  private:

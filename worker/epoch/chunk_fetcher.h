@@ -7,8 +7,10 @@
 
 namespace longhaul::worker {
 
-// The functions that these two return fail with kDataLoss or kNotFound if the source does not have
-// the chunk as it was when the run was submitted.
+// Each returns a thread-safe function that fetches one chunk. The returned function fails with
+// kDataLoss or kNotFound if the source does not have the chunk as it was when the run was
+// submitted, with kCancelled if the chunk is no longer wanted, and with kUnavailable or
+// kDeadlineExceeded if the source could not be reached for 5 minutes.
 FetchChunk FetchFromPlace();
 // `blobs` must outlive the returned function. The function deletes each fetched file from `blobs`
 // after reading it.

@@ -19,8 +19,8 @@ struct ChunkPair {
   CellId peer;
   std::string peer_worker;     // name of the peer's worker
   bool fetches_for = false;    // this cell is the first stage, and fetches what the peer requests
-  std::string transport;       // its name in the plan
-  double bits_per_second = 0;  // rate of this cell's slowest edge; 0: unknown
+  std::string transport;       // name of the transport for the pair's link
+  double bits_per_second = 0;  // lowest rate at which this cell sends over its edges; 0: unknown
 
   // A possible link between the two cells; one open link is enough. If the plan has an edge between
   // them, there is one way, and the plan says which cell dials. Otherwise there is a way for each
@@ -30,7 +30,7 @@ struct ChunkPair {
     bool dials = false;                  // this cell dials
     std::vector<std::string> addresses;  // of the peer; empty if this cell does not dial
   };
-  std::vector<Way> ways;
+  std::vector<Way> ways;  // empty: neither cell has an address, so no link is possible
 };
 
 // Returns the pairs of cell `me`; empty if `me` reads no text. `all_read`: every stage reads text.

@@ -2,8 +2,9 @@
 // sets, the initial weights, and the shards of the checkpoint that it resumes from. It reads inputs
 // that are on this machine, and fetches the others.
 //
-// Thread-safe; calls may run concurrently. They block, and return soon after `cancelled` or
-// `given_up` is true.
+// Thread-safe; calls may run concurrently. The calls block. Soon after `cancelled` or `given_up` is
+// true they return kCancelled. Other errors: those of the sources (blob_fetcher.h, shard_store.h,
+// weights_reader.h), and those of parsing an input.
 #pragma once
 
 #include <functional>
@@ -24,12 +25,13 @@
 
 namespace longhaul::worker {
 
+// Returns the names, lengths and hashes of the files. Leaves the other fields empty.
 std::vector<ShardFile> ShardFilesOf(const std::vector<v1::CheckpointFile>& files);
 
 class EpochInputs {
  public:
   // `resources`, `assignment` and `cell` must outlive this object. Call the methods only if `cell`
-  // is a cell of the assignment.
+  // is a cell of the assignment. `cancelled` is called on the calling threads.
   EpochInputs(const Resources& resources, const Assignment& assignment, const CellId& cell,
               std::function<bool()> cancelled)
       : resources_(resources),

@@ -3,7 +3,8 @@
 // the stage, and to the stage with the other copy of a tied matrix. All links open at the same
 // time, while the cell prepares other things.
 //
-// Threads: the agent's; Readdress and Readings on any thread.
+// Threads: the agent's thread; Readdress on any thread; Readings and frames_received on any thread
+// after Begin.
 #pragma once
 
 #include <condition_variable>
@@ -35,7 +36,7 @@ namespace longhaul::worker {
 using EdgeSecrets = std::map<EdgeId, std::string>;
 EdgeSecrets EdgeSecretsOf(const v1::Assign& assign);
 // For each edge whose ends meet at a relay: the relays' addresses with tickets
-// (transport/relay/ticket.h).
+// (transport/relay/ticket.h). Other edges are missing.
 using EdgeWays = std::map<EdgeId, std::vector<std::string>>;
 EdgeWays EdgeWaysOf(const v1::Assign& assign);
 
@@ -50,29 +51,36 @@ class EpochPorts {
   // Checks that each edge of the cell has a secret. kInvalidArgument: one has none.
   Status CheckSecrets() const;
   // Makes the ports and begins to open their links. `gpu`: the device that holds the stage's
-  // tensors; nullopt: the host. `mixture`: the run's data sets; null: a token file.
+  // tensors; nullopt: the host. `mixture`: the run's data sets; null: a token file. Call it once.
+  // kFailedPrecondition: this worker lacks the transport of an edge. Other errors: those of codecs
+  // and BoundaryMessages::Open.
   Status Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
                const data::Mixture* mixture);
-  // Returns true if activations are compressed between any two stages of the cell's replica.
+  // Returns true if any two stages of the cell's replica compress their activations. Codec `none`
+  // compresses nothing.
   bool CompressesActivations() const;
   // Restores token tables from the checkpoint that the attempt begins from. Call it before Await.
+  // kFailedPrecondition: `arrays` do not fit.
   Status RestoreTables(const std::vector<NamedArray>& arrays);
   // Blocks until all links are open, and until the two ends of each link have compared the state of
-  // their codecs and cleared state that differs. Polls `cancelled`.
+  // their codecs and cleared state that differs. Polls `cancelled`. Errors: those of opening a link
+  // (transport/p2p/link.h) and of BoundaryPort::AgreeOnMessages.
   Status Await(const std::function<bool()>& cancelled);
-  // Replaces the addresses that this side dials for `edge`. May be called before Begin.
+  // Replaces the addresses that this side dials for `edge`. May be called before Begin. Does
+  // nothing if there is no such edge.
   void Readdress(EdgeId edge, std::vector<std::string> addresses);
-  // Sends what the open links still hold and closes them, until `deadline` at most. Stops opening
-  // the others.
+  // Begins to close the open links, which still send what they hold, until `deadline` at most.
+  // Stops opening the others. Does not wait for the links (EdgePort::Close).
   void Close(Deadline deadline);
 
   const std::vector<std::shared_ptr<BoundaryPort>>& ports() const { return ports_; }
   const std::vector<std::shared_ptr<ReplicaPort>>& replica_ports() const { return replica_ports_; }
   // Number of frames received over all links.
   uint64_t frames_received() const;
-  // Returns metrics of the open links. Any thread, after Begin.
+  // Returns metrics of the open links.
   std::vector<LinkReading> Readings() const;
-  // The ports with a codec whose state was cleared, although the run continues from a checkpoint.
+  // The ports with a codec whose state was cleared in Await, although the run continues from a
+  // checkpoint. Valid as long as this object.
   const std::vector<const BoundaryPort*>& forgotten() const { return forgotten_; }
   // The edge of the link that opened and then broke during Await. nullopt: no link did that.
   std::optional<EdgeId> lost_edge() const { return lost_edge_; }

@@ -30,7 +30,7 @@ namespace longhaul::worker {
 
 class EpochRun {
  public:
-  // `resident`: the stage that this worker has in memory, of any run; or null. `resources` must
+  // `resident`: the stage that this worker has in memory, of any run; null: none. `resources` must
   // outlive this object.
   EpochRun(const Resources& resources, const v1::Assign& assign,
            std::unique_ptr<ResidentStage> resident);
@@ -40,21 +40,25 @@ class EpochRun {
   // finished, keeps the links open until Cancel, because neighbours may still need them. Reports
   // errors to the coordinator itself. Blocks until the attempt ends.
   void Run();
-  // Returns the stage that the next attempt can reuse, or null. Call it after Run.
+  // Returns the stage that the next attempt can reuse; null: the model cannot be used again. Call
+  // it after Run.
   std::unique_ptr<ResidentStage> TakeResident();
 
+  // Lets Run train. May come before the stage is ready.
   void Start();
-  // Makes the run stop early, after the same step in all stages.
+  // RequestStop and RequestRetune: as in Executor. Readdress: as in EpochPorts, and also for the
+  // workers that read the same data sets.
   void RequestStop();
   void RequestRetune(const v1::Retune& retune);
   void Readdress(const v1::Readdress& moved);
-  // Ends the attempt. `reason`: for the log and for errors. `finished`: all stages have finished.
+  // Makes Run end soon. `reason`: for the log and for errors. `finished`: true if all stages have
+  // finished. The arguments of later calls are ignored.
   void Cancel(std::string reason, bool finished = false);
   // Reports StageReady again if the stage is ready, for a coordinator that repeats Assign.
   void SayReady();
   // Fills in what the stage is working on. Fills in nothing before the stage trains.
   void FillAtHand(v1::Heartbeat* heartbeat) const;
-  // Returns the stage's metrics.
+  // Returns the stage's metrics. There are no links before the stage trains.
   StageReading Reading() const;
 
   const RunId& run() const { return assignment_.run; }

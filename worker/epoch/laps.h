@@ -14,7 +14,7 @@ namespace longhaul::worker {
 // Makes a text such as "12.3 ms reading, 4.5 ms sending".
 class Laps {
  public:
-  // Ends the part `what`, which began at the last call or at the construction.
+  // Ends the part `what`, which began at the last call or at the construction of this object.
   void End(std::string_view what) {
     const MonoTime now = Now();
     text_ += fmt::format("{}{:.1f} ms {}", text_.empty() ? "" : ", ",

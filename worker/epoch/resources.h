@@ -1,5 +1,5 @@
-// The objects and settings of a worker's daemon that all its runs share. The pointers are not
-// owned.
+// The objects and settings of a worker's daemon that all its runs share. Each pointer is not null,
+// is not owned, and must outlive the Agent (agent/agent.h) that gets these resources.
 #pragma once
 
 #include <functional>
@@ -30,15 +30,15 @@ struct Resources {
   // times are measured on the first device, and for a group of ranks on one device for each rank.
   std::vector<WorkerDevice> devices;
   CodecThread* codec_thread = nullptr;
-  ShardStore* shards = nullptr;
-  BlobFetcher* blobs = nullptr;
+  ShardStore* shards = nullptr;         // this worker's checkpoint files
+  BlobFetcher* blobs = nullptr;         // fetches texts, data sets and weights
   BlobFetcher* shard_copies = nullptr;  // fetches shards of other workers, for a stage that resumes
-  ShardCourier* courier = nullptr;
+  ShardCourier* courier = nullptr;      // checks shards, and uploads them to the coordinator
   TrafficWatch* traffic = nullptr;
-  ShardTransfers* transfers = nullptr;
-  std::optional<BoundaryDumpOptions> dump;
-  std::string messages_root;                    // folder of boundary_messages.h
-  std::function<void(v1::WorkerMessage)> send;  // thread-safe
+  ShardTransfers* transfers = nullptr;      // copies shards from worker to worker
+  std::optional<BoundaryDumpOptions> dump;  // nullopt: boundary tensors are not written to files
+  std::string messages_root;                // folder of boundary_messages.h
+  std::function<void(v1::WorkerMessage)> send;  // to the coordinator; thread-safe; never blocks
   // A piece of work that takes longer than this counts as hung; the limit is longer where steps are
   // slow (pipeline/watchdog.h).
   absl::Duration progress_timeout = absl::Seconds(60);

@@ -21,8 +21,8 @@ namespace longhaul::worker {
 class WeightsReader {
  public:
   // Fetches the list of the model's tensors. `spec` must name weights. `blobs` must outlive the
-  // result; each fetched tensor is deleted from `blobs` after reading. This call and Read fail
-  // after `deadline`, and soon after `cancelled` is true.
+  // result; each fetched tensor is deleted from `blobs` after reading. This call and Read block,
+  // pass `deadline` and `cancelled` to BlobFetcher::Fetch, and return the errors of Fetch.
   static StatusOr<WeightsReader> Open(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
                                       std::function<bool()> cancelled);
 

@@ -44,10 +44,11 @@ class WorkerMetrics {
   // `devices`: the devices that the worker tells the coordinator of.
   WorkerMetrics(std::string version, std::vector<v1::Device> devices);
 
-  // Counts a report to the coordinator.
+  // Counts a report to the coordinator. Call it for every message.
   void Note(const v1::WorkerMessage& message);
   // Makes a page of metrics. `stage`: the current stage; nullopt: the worker has none, and the page
-  // has no metrics of runs. `resident_bytes`: memory of a stage that is kept for the next attempt.
+  // has no metrics of runs. `memory_used_bytes`: host memory of this process. `resident_bytes`:
+  // memory of a stage that is kept for the next attempt; 0: none.
   metrics::Page PageOf(const std::optional<StageReading>& stage, uint64_t memory_used_bytes,
                        uint64_t resident_bytes) const;
 

@@ -13,14 +13,14 @@
 namespace longhaul::worker {
 
 struct WorkerDevice {
-  v1::Device description;           // for Hello
+  v1::Device description;           // what the worker tells the coordinator (v1::Hello)
   std::optional<cuda::Device> gpu;  // nullopt: the CPU
 
   DeviceName name() const;
 };
 
-// Opens a device and checks that it works. `memory_share`: the part of the device's and the host's
-// memory that the description reports; less than 1 if several workers share the device. 5 % of a
+// Opens a device and checks that it works. `memory_share`, above 0: the part of the device's and
+// host's memory that the description reports; below 1 if several workers share the device. 5 % of a
 // GPU's memory is never reported. For a GPU, call this before any use of LibTorch, because it loads
 // the CUDA modules of longhaul and LibTorch. kInvalidArgument: no GPU has this index.
 // kFailedPrecondition: there is no GPU, it or the driver is too old, or a module is missing; the

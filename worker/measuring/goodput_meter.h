@@ -28,7 +28,8 @@ class GoodputMeter {
   // trips, because TCP's slow start doubles the rate in each.
   explicit GoodputMeter(absl::Duration round_trip);
 
-  // Counts a frame of `bytes` bytes.
+  // Counts a frame of `bytes` bytes. The first frame only starts the measurement: its bytes do not
+  // count.
   void Arrived(size_t bytes, MonoTime now);
   // True once the rate has been steady for a while, or a limit is reached.
   bool Done() const { return done_; }

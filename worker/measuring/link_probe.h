@@ -2,18 +2,18 @@
 // the run will use, and measures idle round trips, then goodput in both directions at once. Then it
 // drains the link and closes it.
 //
-// Both ends do the same, except that one dials. They send words of one byte on the control lane:
+// Both ends do the same, except that one dials. They send messages of one byte on the control lane:
 //
 //   ping, pong   each side measures some round trips
-//   ready        the sender has measured its round trips. When both sides have said it, both send
-//                zeros on the bulk lane
+//   ready        the sender has measured its round trips. When both sides have sent "ready", both
+//                send zeros on the bulk lane
 //   enough       the sender has measured the rate at which zeros arrive. Both sides go on sending
-//                until both have said it
-//   dry          all zeros of the sender have arrived. When both sides have said it, the link is
+//                zeros until both have sent "enough"
+//   dry          all zeros of the sender have arrived. When both sides have sent "dry", the link is
 //                closed
 //
-// If the command asks only for round trips, no zeros are sent: each side says "enough" as soon as
-// both have said "ready".
+// If the command asks only for round trips, no zeros are sent: each side sends "enough" as soon as
+// both have sent "ready", and the reported goodput is 0.
 //
 // Little data is in flight at any time, so that a slow link is not busy for seconds after the
 // measurement.
@@ -30,13 +30,14 @@ namespace longhaul::worker {
 
 class LinkProbe {
  public:
+  // `command` must have probe_link.
   explicit LinkProbe(const v1::WorkerCommand& command);
   ~LinkProbe();
 
-  // Measures, and returns the answer for the coordinator; it contains the result or the error.
-  // Takes at most the command's time limit. Call it once.
+  // Measures, and returns the answer for the coordinator, which contains the result or the error.
+  // Blocks, at most for the command's time limit. Call it once.
   v1::WorkerMessage Run(const transport::TransportsByName& transports);
-  // Makes Run return soon. Any thread.
+  // Makes Run return soon, also a later Run. Any thread.
   void Cancel();
   // Returns true if `command` is about the same run and epoch as this probe.
   bool BelongsTo(const v1::WorkerCommand& command) const;

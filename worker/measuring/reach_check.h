@@ -26,8 +26,8 @@ class ReachChecks {
   // live until Shutdown.
   ReachChecks(transport::TransportsByName transports, std::function<void(v1::WorkerMessage)> send);
 
-  // `command` must have try_reach. A command that is repeated during its check has no further
-  // effect.
+  // Begins the check of `command`, which must have try_reach. Does nothing if the same check is in
+  // progress, or if this worker lacks the transport.
   void Handle(const v1::WorkerCommand& command);
   // Ignores later commands. Does not end checks in progress; these end with the transports.
   void Shutdown();

@@ -2,7 +2,7 @@
 // first stage (inputs) and the last stage (targets) choose the same tokens without messages, and a
 // resumed run continues exactly where it stopped.
 //
-// Threads: one at a time.
+// Threads: only one thread at a time may use a Batches or a SampleOrder. The functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace longhaul::worker {
 
-// Number of microbatches that all replicas together have read by the end of `step`. The step alone
-// does not tell it, because the number of replicas may have changed.
+// Number of microbatches that all replicas together have read by the end of `step`. This number
+// does not follow from `step`, because the number of replicas may have changed between attempts.
 struct ReadSoFar {
   uint64_t step = 0, microbatches = 0;
 };
@@ -29,26 +29,29 @@ struct ReadSoFar {
 ReadSoFar ReadBefore(const Assignment& assignment, const RunSpec& spec);
 
 // Maps the sequences of a microbatch to windows of the training text, in the same way on every
-// stage. Copies share state: only one thread at a time may use an object or its copies.
+// stage. A window is the text of one sequence (worker/data/window_source.h). Copies share state:
+// only one thread at a time may use an object or its copies.
 struct SampleOrder {
   std::shared_ptr<data::SampleOrder> windows;
-  uint32_t microbatches = 0, microbatch_size = 0;  // per replica and step; sequences each
+  uint32_t microbatches = 0, microbatch_size = 0;  // of one replica in a step; in sequences
   // The replica that reads, and the number of replicas. A step's windows go first to the
   // microbatches of replica 0, then to the microbatches of replica 1, and so on. A single replica
   // with as many microbatches in total would read the same windows.
   uint32_t replica = 0, replicas = 1;
   ReadSoFar before = {};  // what was read before the attempt began
 
-  // Return the index, counted over the whole run, of the step's first microbatch: FirstOfAll of all
-  // replicas, FirstMicrobatchOf of this replica.
+  // Return the index of a microbatch, counted from 0 over the whole run. FirstOfAll: the first
+  // microbatch of `step` over all replicas. FirstMicrobatchOf: this replica's first microbatch of
+  // `step`. `step` must be later than before.step.
   uint64_t FirstOfAll(Step step) const {
     return before.microbatches + (step.value() - 1 - before.step) * replicas * microbatches;
   }
   uint64_t FirstMicrobatchOf(Step step) const {
     return FirstOfAll(step) + uint64_t{replica} * microbatches;
   }
-  // Return the window of a sequence. `row`: the sequence's index in its microbatch. `microbatch`:
-  // the microbatch's index in this replica's part of the step; for WindowOfAll, in the whole step.
+  // Return the index of the window that a sequence reads. `row`: the sequence's index in its
+  // microbatch. `microbatch`: the microbatch's index among this replica's microbatches of the step;
+  // for WindowOfAll, among those of all replicas.
   uint64_t WindowOf(Step step, Microbatch microbatch, uint32_t row) const {
     return WindowOfAll(step, uint64_t{replica} * microbatches + microbatch.value(), row);
   }
@@ -56,31 +59,33 @@ struct SampleOrder {
     return windows->WindowOf((FirstOfAll(step) + microbatch) * microbatch_size + row);
   }
 };
-// Makes the order of a replica. `mixture`: the run's data sets; null: the text is a token file with
-// `windows` windows.
+// Makes the order of a replica. `mixture`: the run's data sets, read only during the call; null:
+// the text is a token file with `windows` windows. With a mixture, `windows` is ignored.
 SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows,
                           uint32_t replica, const ReadSoFar& before = {});
 
+// Reads the tokens of one replica's microbatches.
 class Batches {
  public:
-  // `mixture`: as for SampleOrderOf.
+  // `source`: the run's text, with at least one training window; not null. `mixture`: as for
+  // SampleOrderOf.
   Batches(const RunSpec& spec, std::shared_ptr<WindowSource> source, const data::Mixture* mixture,
           uint32_t replica = 0, const ReadSoFar& before = {});
 
-  // The tokens of one microbatch. Each span has microbatch_size x context numbers and is valid
-  // until the next call of Read.
+  // The tokens of one microbatch. Each span has microbatch_size x context numbers, row by row, and
+  // is valid until the next call of Read.
   struct Tokens {
-    std::span<const int32_t> inputs, targets;
-    // The number of each token's document, counted from 0 in each row. Empty unless the run file
-    // has `data.mask: document`.
+    std::span<const int32_t> inputs, targets;  // token ids; target -1: not counted in the loss
+    // For each input token the number of its document, counted from 0 in each row. Empty unless the
+    // run file has `data.mask: document`.
     std::span<const int32_t> documents;
-    // How many targets of a microbatch count for the loss: the mean over all microbatches of the
-    // pass, for training of all replicas. 0 if the run has neither loss masks nor `data.mask:
-    // document`, so that all targets count.
+    // The number of counted targets in an average microbatch of the pass; in training, the average
+    // is over all replicas. The loss is divided by this number. 0: the run has neither loss masks
+    // nor `data.mask: document`, so all targets count.
     double counted = 0;
   };
-  // Reads a microbatch of this replica. Blocks while data is fetched. Fails if the data cannot be
-  // read.
+  // Reads a microbatch. `microbatch`: its index among this replica's microbatches of the pass.
+  // Blocks while data is fetched. Errors: those of WindowSource::Read.
   StatusOr<Tokens> Read(const Pass& pass, Microbatch microbatch);
 
  private:
@@ -105,9 +110,9 @@ class Batches {
   double counted_ = 0;
 };
 
-// Returns the number of microbatches in a validation. It reads the run file's `validation.samples`,
-// or fewer if the validation text has fewer, in whole microbatches, at least one. 0 if validation
-// is off or has no text.
+// Return the number of whole microbatches in a validation, at least 1. They hold the run file's
+// `validation.samples` sequences, or fewer if the validation text is shorter. 0: validation is off
+// or has no text. The length of the validation text is given in tokens or in windows.
 uint32_t ValidationMicrobatches(const RunSpec& spec, uint64_t validation_tokens);
 uint32_t ValidationMicrobatchesOf(const RunSpec& spec, uint64_t windows);
 

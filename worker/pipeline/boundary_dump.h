@@ -2,9 +2,10 @@
 // training step each stage writes the activations and gradients that it sends for the first
 // microbatch. With sequence chunks ("slices"), it writes only the first chunk.
 //
-//   FOLDER/<run>/step000064-boundary1-forward.npy      fp32, (samples, tokens, channels)
+//   FOLDER/<run>/step000064-boundary1-forward.npy      edge 1; fp32, (samples, tokens, channels)
 //
-// Threads: any. If a file cannot be written, Write logs a warning, and the run goes on.
+// Only for tensors in host memory. Threads: any. If a file cannot be written, Write logs a warning,
+// and the run goes on.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,15 @@
 namespace longhaul::worker {
 
 struct BoundaryDumpOptions {
-  std::string folder;
-  uint64_t every = 1;  // n of every n-th step; at least 1
+  std::string folder;  // created if missing
+  uint64_t every = 1;  // steps whose number is a multiple of `every` are written; at least 1
 };
 
 class BoundaryDump {
  public:
   BoundaryDump(const BoundaryDumpOptions& options, const RunId& run);
 
-  // Returns true if the tensor of this slice is to be written.
+  // Returns true if the caller must pass this tensor to Write.
   bool Wants(const Pass& pass, const Slice& slice) const;
   void Write(const Pass& pass, EdgeId edge, Direction direction,
              const codec::TensorView& tensor) const;

@@ -1,8 +1,8 @@
 // A stage's end of one edge to a neighbour stage. It sends and receives activations, gradients and
-// step messages over a link. The stage's codec thread encodes and decodes. A port also serves a
-// tied edge, which connects the two stages that hold copies of a tied matrix. On a tied edge the
-// tensors are pieces of the matrix's gradient, numbered like microbatches, and digests of the
-// matrix replace step messages.
+// step messages (gradient norms and decisions; proto/wire/step_message.h) over a link. The stage's
+// codec thread encodes and decodes. A port also serves a tied edge, which connects the two stages
+// that hold copies of a tied matrix. On a tied edge the tensors are pieces of the matrix's
+// gradient, numbered like microbatches, and digests of the matrix replace step messages.
 //
 // If a codec has state, the two sides must first agree on this state (AgreeOnMessages).
 // - Sending: SendTensor -> the codec thread encodes -> chunks go to the link's bulk lane. On a tied
@@ -11,9 +11,10 @@
 //   the whole blob -> event TensorArrived.
 // - Step messages use the link's control lane and are not encoded.
 //
-// Threads: SendTensor, SendStepMessage and LetTensorsLeave on the compute thread; OnFrame and the
-// rest of LinkHandler on the link's loop. The port must be in a shared_ptr, because the link's loop
-// and pending sends share it.
+// Threads: Send... and LetTensorsLeave on the compute thread; OnFrame and the rest of LinkHandler
+// on the link's loop. Messages that are sent before Attach or after Close are dropped. An error in
+// a codec causes the event Failed. The port must be in a shared_ptr, because the link's loop and
+// pending sends share it.
 #pragma once
 
 #include <condition_variable>
@@ -55,12 +56,15 @@ struct BoundaryPortOptions {
   CellId peer;                             // the cell at the other end
   // True: the peer is the stage before, which sends activations and receives gradients.
   bool upstream = false;
-  uint64_t seed = 0;   // for stochastic rounding
-  codec::Shape shape;  // of every tensor; a boundary tensor is one slice
+  uint64_t seed = 0;   // the run's seed, for stochastic rounding
+  codec::Shape shape;  // of every tensor: one slice, or one piece of a tied matrix
+  // Number of microbatches in a pass of training and of validation; on a tied edge, number of
+  // pieces. 0: no validation.
   uint32_t microbatches = 1, validation_microbatches = 0;
   uint32_t slices = 1;  // sequence chunks of each microbatch; 1 for codecs with state
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
-  // Runs both codecs where the stage's tensors are. Null: the port makes one for host memory.
+  // Runs both codecs on the device that holds the stage's tensors. Null: the port makes one for
+  // tensors in host memory.
   std::shared_ptr<BoundaryCodec> codec;
   // The codec of clean validation (pass.h) for both directions, and its BoundaryCodec. Both are
   // null if activations are not compressed.
@@ -69,13 +73,13 @@ struct BoundaryPortOptions {
   std::shared_ptr<const BoundaryDump> dump;  // writes sent tensors to files; or null
   // The state for each training sample; null if no codec has such state.
   std::shared_ptr<BoundaryMessages> messages;
-  // The model's layers before the boundary; names of tables contain it.
+  // Number of the model's layers before the boundary; part of the names of saved token tables.
   uint32_t layers_before = 0;
-  uint64_t start_step = 0;
-  LinkCredits credits{0, absl::ZeroDuration(), 0};
-  std::shared_ptr<TraceLog> trace;   // or null
-  TrafficWatch* traffic = nullptr;   // told when tensors are in flight; or null
-  std::shared_ptr<WireTurns> turns;  // learns when sent tensors are in flight; or null
+  uint64_t start_step = 0;  // steps done before this attempt; 0: the run begins
+  LinkCredits credits{0, absl::ZeroDuration(), 0};  // the peer's credits, and how they grow
+  std::shared_ptr<TraceLog> trace;                  // or null
+  TrafficWatch* traffic = nullptr;                  // as in EdgePort::End
+  std::shared_ptr<WireTurns> turns;                 // told when sent tensors are in flight; or null
   std::function<void(const LinkHealth&)> on_health;  // called on the link's loop; or null
 };
 
@@ -93,26 +97,30 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   bool predicts() const { return codec_ && codec_->predicts(); }
   // Restores the token tables from the arrays of a checkpoint. Does nothing if `arrays` has none
   // for this boundary. Call it before AgreeOnMessages, on any thread, while no tensor is sent or
-  // arrives.
+  // arrives. Errors: those of TablesFrom (boundary_tables.h) and BoundaryCodec.
   Status RestoreTables(const std::vector<NamedArray>& arrays);
   // Returns the token tables as arrays of a checkpoint; empty if no codec predicts by token. Call
   // it between two steps, after SendTensor of the last step. Blocks until the codec thread is done.
+  // Errors: those of BoundaryCodec::SaveTables.
   StatusOr<std::vector<NamedArray>> SaveTables();
 
   // Sends the digests of this side's codec state, and blocks until the peer's digests arrive. Both
   // sides clear state that differs. Returns false if a run that continues from a checkpoint now has
-  // empty state. Call it before the first tensor. Polls `cancelled`. kUnavailable: the link has
-  // ended.
+  // empty state; returns true at once if no codec has state. Call it before the first tensor.
+  // Errors: kCancelled (`cancelled`, which is polled, became true), kUnavailable (the link ended),
+  // kDeadlineExceeded, kInvalidArgument (the peer's state fits no codec here).
   StatusOr<bool> AgreeOnMessages(Deadline deadline, const std::function<bool()>& cancelled);
-  // Sends the remaining frames and ends the link (EdgePort::Close). After it returns, the codec
-  // thread no longer uses `messages`.
+  // Begins to end the link (EdgePort::Close). If there are `messages`, blocks until the codec
+  // thread has released them, so that the next attempt can open the same files.
   void Close(Deadline deadline) override;
 
-  // Encodes and sends a tensor, in the order of calls. Never blocks.
+  // Encodes and sends a tensor, in the order of calls. Never blocks. Keeps `tensor` until it is
+  // encoded.
   void SendTensor(const Pass& pass, Slice slice, BoundaryTensor tensor);
   // From now on sends only the first `count` tensors of each pass. Encodes the others too, and
   // keeps them until a later call allows them. Before the first call all tensors are sent.
   void LetTensorsLeave(uint32_t count);
+  // `kind`: kNormUp to the previous stage, kStepControl to the next stage.
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
   // Tells the previous stage that this stage has used its activation of a validation.
   void SendTaken(const Pass& pass, Slice slice);
@@ -122,6 +130,7 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   // Any thread.
   void ForgetMessages(Step step);
 
+  // Also gives the peer more credits if tensors arrived faster than planned (link_credits.h).
   PortUse TakeUse() override;
   void OnClosed(const Status& reason) override;
 

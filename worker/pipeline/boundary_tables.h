@@ -25,6 +25,7 @@ std::vector<NamedArray> ArraysOf(const codec::predict::Tables& tables, uint32_t 
 
 // Makes tables from arrays. Returns nullopt if `arrays` has no tables of this boundary.
 // kFailedPrecondition: an array is missing, has another shape, or has impossible values.
+// kResourceExhausted: no memory for the tables.
 StatusOr<std::optional<codec::predict::Tables>> TablesFrom(
     const std::vector<NamedArray>& arrays, uint32_t layers_before,
     const codec::predict::TablesShape& shape);

@@ -16,7 +16,8 @@ namespace longhaul::worker {
 template <class Buffer>
 class BufferPool {
  public:
-  // `make` makes a new buffer when no returned one is left.
+  // `make` makes a new buffer when no returned one is left. Several threads may call `make` at
+  // once, inside Take.
   explicit BufferPool(std::function<StatusOr<Buffer>()> make)
       : make_(std::move(make)), idle_(std::make_shared<Idle>()) {}
 

@@ -1,7 +1,8 @@
 // Writes snapshots to the shard store on its own thread, off the critical path of training.
 //
-// The writer holds at most two snapshots: one that is being written and one that waits. It calls
-// `done` on its thread.
+// The writer holds at most two snapshots: one that is being written and one that waits.
+//
+// Thread-safe. Only the compute thread of a stage submits snapshots.
 #pragma once
 
 #include <condition_variable>
@@ -21,11 +22,13 @@ namespace longhaul::worker {
 class CheckpointWriter {
  public:
   struct Job {
-    std::shared_ptr<const StageSnapshot> snapshot;
-    bool interim = false;  // serves only recovery (CheckpointManifest)
+    std::shared_ptr<const StageSnapshot> snapshot;  // not null
+    bool interim = false;  // true: a copy that serves only recovery; false: a checkpoint
   };
-  // `files`: the files that were written, or the error.
+  // Called once for each job, on the writer's thread. Must not call the writer. `files`: the files
+  // that were written, or the error of ShardStore::Write.
   using Done = std::function<void(const Job& job, const StatusOr<std::vector<ShardFile>>& files)>;
+  // `store` must outlive this object.
   CheckpointWriter(ShardStore* store, RunId run, ShardOwner owner, Done done);
   // Blocks until the submitted jobs are done.
   ~CheckpointWriter();

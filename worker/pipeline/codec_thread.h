@@ -1,7 +1,7 @@
 // One thread that runs a stage's encodes and decodes in the order in which they were posted.
 //
-// Post is thread-safe and never blocks. The destructor drops jobs that have not begun, and joins
-// the thread.
+// Thread-safe. Post never blocks. The destructor drops jobs that have not begun, waits for the
+// running job, and joins the thread.
 #pragma once
 
 #include <condition_variable>

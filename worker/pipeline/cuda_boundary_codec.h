@@ -4,8 +4,9 @@
 //
 // Kernels and copies run on a CUDA stream of this object, concurrently with the stage's
 // computation. Encode and Decode wait for their work by a CUDA event: the calling thread sleeps,
-// and the device is never synchronised. Device and pinned memory come from pools, which grow to the
-// largest amount in flight, so later steps allocate nothing.
+// and the device is never synchronised. They return kDeadlineExceeded if the GPU needs more than 60
+// seconds. Device and pinned memory come from pools, which grow to the largest amount in flight, so
+// later steps allocate nothing.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,8 @@ namespace longhaul::worker {
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
     const cuda::Device& device, const BoundaryCodecOptions& options);
 
-// Makes the codec for tensors on `gpu`, or in host memory if `gpu` is nullopt.
+// Makes the codec for tensors on `gpu`, or in host memory if `gpu` is nullopt. Errors: those of
+// CreateCudaBoundaryCodec; in host memory it cannot fail.
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateBoundaryCodec(const std::optional<cuda::Device>& gpu,
                                                              const BoundaryCodecOptions& options);
 

@@ -27,8 +27,6 @@ void EdgePort::Close(Deadline deadline) {
     closed_ = true;
     link = link_;
   }
-  // Called without mutex_: Close waits for frames that are still to be sent, and their callbacks on
-  // the link's loop take mutex_.
   if (link) link->Close(deadline);
 }
 

@@ -1,9 +1,11 @@
-// The common part of all ports: the link, its statistics, and the headers of frames. A port is a
-// stage's end of an edge between two stages. An attempt at a run ("epoch") opens the links, reports
-// their use, and closes them.
+// The common part of all ports: the link, its statistics, and the headers of frames. A port is one
+// end of an edge between two cells (a cell is a stage of one replica). An attempt at a run
+// ("epoch") opens the links, reports their use, and closes them.
 //
 // The port drops frames of another run or attempt. An invalid frame causes the event Failed, which
 // ends the stage.
+//
+// Threads: the On... methods run on the link's loop; any thread may call the other public methods.
 #pragma once
 
 #include <atomic>
@@ -38,7 +40,7 @@ struct LinkHealth {
 // Use of a link since the last call of TakeUse.
 struct PortUse {
   uint64_t payload_bytes_sent = 0;  // bytes of messages and of their headers
-  uint64_t link_bytes_sent = 0;     // all bytes, with those that the link adds
+  uint64_t link_bytes_sent = 0;     // all bytes, with headers and heartbeats of the link
   absl::Duration send_busy;         // time with at least one message in flight to the peer
   absl::Duration credit_wait;       // time in which frames waited because credits had run out
   uint64_t nonfinite_tiles = 0;     // tiles with infinite or NaN values in sent tensors
@@ -51,6 +53,7 @@ struct PortUse {
 
 class EdgePort : public transport::LinkHandler {
  public:
+  // Describes this end of the edge.
   struct End {
     RunId run;
     Epoch epoch;
@@ -62,7 +65,8 @@ class EdgePort : public transport::LinkHandler {
     uint32_t credits = transport::kDefaultCredits;
     // Told when tensors are in flight. It must outlive the port. May be null.
     TrafficWatch* traffic = nullptr;
-    std::function<void(const LinkHealth&)> on_health;  // called on the link's loop; or null
+    // Called on the link's loop; must not block. Null: nobody is told.
+    std::function<void(const LinkHealth&)> on_health;
   };
 
   ~EdgePort() override { NoteReceiving(false); }
@@ -71,10 +75,11 @@ class EdgePort : public transport::LinkHandler {
   const CellId& peer() const { return end_.peer; }
   // Returns the peer's credits when the link opens (End::credits).
   uint32_t credits() const { return end_.credits; }
-  // Gives the port its open link. Call it before the first message.
+  // Gives the port its open link, not null. Call it before the first message.
   void Attach(std::shared_ptr<transport::Link> link);
-  // Waits until all frames are sent, but at most until `deadline`, then ends the link. No callback
-  // runs after Close has returned.
+  // Begins to end the link. The link still sends the frames that it has accepted, until `deadline`
+  // at most. Does not wait for the link, so callbacks may run after Close has returned. But the
+  // event PeerGone is no longer pushed.
   virtual void Close(Deadline deadline);
   // Returns the use of the link since the last call. Call it once a step.
   virtual PortUse TakeUse();
@@ -84,6 +89,7 @@ class EdgePort : public transport::LinkHandler {
   // Returns the statistics of the link; nullopt before Attach. Any thread.
   std::optional<transport::LinkStats> Stats();
 
+  // Checks the frame's header and passes the frame to HandleFrame.
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) final;
   // The next four methods tell `on_health` about the link. They are called on the link's loop.
   void OnSuspect(absl::Duration silence) override;

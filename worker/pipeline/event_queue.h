@@ -28,38 +28,38 @@ namespace longhaul::worker {
 // A decoded activation (kForward) or gradient (kBackward), or a piece of a tied matrix's gradient.
 struct TensorArrived {
   Pass pass;
-  Slice slice;  // for a piece of a tied matrix: its index stands in `microbatch`
+  Slice slice;  // for a piece of a tied matrix: slice.microbatch is the index of the piece
   Direction direction = Direction::kForward;
   BoundaryTensor tensor;
-  EdgeKind over = EdgeKind::kActivations;  // or kTied
+  EdgeKind over = EdgeKind::kActivations;  // kind of the edge; kTied: a piece of a tied matrix
 };
 // The next stage has begun to compute with this activation of a validation.
 struct ActivationTaken {
   Pass pass;
   Slice slice;
 };
-// The peer has taken the next piece of a tied matrix's gradient.
+// The peer has taken one more piece of a tied matrix's gradient that this stage sent.
 struct PieceTaken {};
 // The digest of a tied matrix at the other stage that holds it.
 struct DigestArrived {
   Step step{0};
   uint64_t digest = 0;
 };
-// The next stage has sent its part of the gradient norm.
+// The next stage has sent the squared gradient norm of all stages after this one.
 struct NormArrived {
   Step step{0};
   wire::StepMessage message;
-  MonoTime at;
+  MonoTime at;  // when the message arrived
 };
 // The previous stage has sent the final norm and the decisions about the step.
 struct StepControlArrived {
   Step step{0};
   wire::StepMessage message;
-  MonoTime at;
+  MonoTime at;  // when the message arrived
 };
 // A whole message from another data-parallel replica of this stage (transport/replicas).
 struct ReplicaSaid {
-  uint32_t replica = 0;
+  uint32_t replica = 0;  // the sender
   std::vector<std::byte> message;
 };
 // At replica 0: `replica` has sent its gradient norm. At other replicas: replica 0 has sent its
@@ -77,20 +77,21 @@ struct PeerGone {
   CellId peer;
   Status reason;
 };
-// This stage cannot go on: a codec failed, or a frame is invalid.
+// This stage cannot go on, for example because a codec failed, a frame is invalid, or the final
+// checkpoint could not be written. `reason` is never OK.
 struct Failed {
   Status reason;
 };
 // From the next step on, changes the number of microbatches in flight ("depth") and the number of
 // microbatches by which activations go ahead of gradients ("lead").
 struct RetuneRequested {
-  uint64_t id = 0;
+  uint64_t id = 0;  // of the coordinator's request; the answer repeats `id`
   uint32_t depth = 1;
   std::optional<uint32_t> activation_lead;  // nullopt: unchanged
 };
-// The run shall stop at the end of a step.
+// Asks the run to stop at the end of a step.
 struct StopRequested {};
-// This attempt shall end at once.
+// Asks the stage to end this attempt at once. `reason`: its text goes into the stage's error.
 struct AbortRequested {
   Status reason;
 };

@@ -1,5 +1,6 @@
 // Trains one cell of a run (a stage of one replica). A policy (run/schedule) chooses the next piece
-// of work. The executor carries it out when its inputs have arrived.
+// of work: the forward or the backward pass of a slice. The executor runs that work when the work's
+// inputs have arrived.
 //
 // The phases of a step (TrainStep):
 //   passes      forwards and backwards, as their inputs arrive
@@ -68,11 +69,11 @@ struct ExecutorOptions {
   uint32_t stages = 1;  // stages of the cell's replica
   Setting setting;
   uint64_t start_step = 0;         // number of steps already done
-  uint64_t copy_every = 0;         // as Assignment::copy_every
-  uint64_t validation_tokens = 0;  // tokens of the validation text
+  uint64_t copy_every = 0;         // steps between copies of the state for recovery; 0: no copies
+  uint64_t validation_tokens = 0;  // tokens of the validation text; 0: no validation
   // True if a boundary of the cell's replica compresses activations.
   bool compresses_activations = false;
-  uint64_t numerics = 0;              // for v1::StepReport::numerics
+  uint64_t numerics = 0;  // fingerprint for step reports (worker/epoch/numerics.h); 0: none
   ResidentStage* resident = nullptr;  // not owned; must outlive the executor
   std::unique_ptr<Batches> batches;   // null if the stage reads no text
   // The ports to the previous and the next stage, and the port of the tied edge if this stage
@@ -83,11 +84,11 @@ struct ExecutorOptions {
   std::vector<std::shared_ptr<ReplicaPort>> replica_ports;
   std::unique_ptr<ReplicaExchange> exchange;
   std::shared_ptr<EventQueue> events;             // the queue that the ports push to
-  CodecThread* codec_thread = nullptr;            // as for `resident`
-  ShardStore* shards = nullptr;                   // as for `resident`
-  std::shared_ptr<TraceLog> trace;                // or null
-  std::shared_ptr<WorkAtHand> work;               // for a watchdog; or null
-  std::function<void(v1::WorkerMessage)> report;  // must be thread-safe, and set run and epoch
+  CodecThread* codec_thread = nullptr;            // not owned; must outlive the executor
+  ShardStore* shards = nullptr;                   // not owned; must outlive the executor
+  std::shared_ptr<TraceLog> trace;                // null: nobody reads the trace
+  std::shared_ptr<WorkAtHand> work;               // for a watchdog; null: nobody watches
+  std::function<void(v1::WorkerMessage)> report;  // thread-safe; fills in the run and the epoch
 };
 
 class Executor {
@@ -103,12 +104,14 @@ class Executor {
   // Makes all stages stop at the end of the step in which the next decision is made (phase
   // agreement). Has an effect only at the first stage of replica 0, which decides for all.
   void RequestStop() { events_->Push(StopRequested{}); }
-  // Changes the setting when the next step begins, and reports Retuned then.
+  // Changes the setting when the next step begins, and reports Retuned then. A request with the id
+  // of the last applied one changes nothing, and is reported again.
   void RequestRetune(const RetuneRequested& retune) { events_->Push(retune); }
   // Makes Run() return kCancelled soon.
   void Abort(Status reason) { events_->Push(AbortRequested{std::move(reason)}); }
 
-  // The edge whose loss made Run() return kUnavailable; else nullopt.
+  // Call these two on the thread of Run(). lost_edge: the edge whose loss made Run() return
+  // kUnavailable; else nullopt. step: the current step, or the last one that is done.
   std::optional<EdgeId> lost_edge() const { return lost_edge_; }
   uint64_t step() const { return step_.value(); }
 

@@ -1,6 +1,7 @@
 // The executor's part of the exchange between data-parallel replicas.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -84,20 +85,18 @@ StatusOr<wire::StepMessage> Executor::AgreeWithReplicas(wire::StepMessage own) {
     stop_requested_ = false;
     PortTo(0).SendAgreement(wire::TensorKind::kNormUp, step_, own);
   }
-  const auto said = [this] {
-    return std::ranges::subrange(of_replicas_.lower_bound({step_, 0}),
-                                 of_replicas_.lower_bound({step_.Next(), 0}));
-  };
-  while (static_cast<size_t>(std::ranges::distance(said())) < expected) {
+  const auto begin = [this] { return of_replicas_.lower_bound({step_, 0}); };
+  const auto end = [this] { return of_replicas_.lower_bound({step_.Next(), 0}); };
+  while (static_cast<size_t>(std::distance(begin(), end())) < expected) {
     LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT, WorkAtHand::Wait::kReplicas));
   }
   double squared_norm = own.squared_norm;
   // of_replicas_ is ordered by replica, which fixes the order of the sum.
-  for (const auto& [from, message] : said()) {
-    if (!decides) own = message;
-    squared_norm += message.squared_norm;
+  for (auto said = begin(); said != end(); ++said) {
+    if (!decides) own = said->second;
+    squared_norm += said->second.squared_norm;
   }
-  of_replicas_.erase(said().begin(), said().end());
+  of_replicas_.erase(begin(), end());
   if (!decides) return for_this_replica(own);
   const wire::StepMessage decided = Decide(squared_norm);
   for (const auto& port : options_.replica_ports) {

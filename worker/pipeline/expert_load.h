@@ -1,4 +1,5 @@
-// Measures how evenly a stage's experts are loaded.
+// Measures how evenly a stage's experts are loaded. The load of a block is the number of tokens of
+// its busiest expert, divided by the mean number of tokens per expert. 1: perfectly even. Pure.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,9 @@
 
 namespace longhaul::worker {
 
-// Computes the load from the result of Stage::TokensOfExperts. `first_layer`: number of the stage's
-// first block in the model. Returns nullopt if no expert got a token.
+// Returns the highest load of the stage's blocks, the layer of that block, and the mean load.
+// Blocks without tokens do not count; nullopt: no block got a token. `tokens`: the result of
+// Stage::TokensOfExperts. `first_layer`: number of the stage's first block in the model.
 std::optional<v1::ExpertLoad> ExpertLoadOf(const std::vector<std::vector<int64_t>>& tokens,
                                            uint32_t first_layer);
 

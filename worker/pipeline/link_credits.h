@@ -12,9 +12,9 @@
 
 namespace longhaul::worker {
 
-// Begins with credits for the rate in the plan. This rate may have been measured at a bad moment.
-// If tensors arrive faster, the credits grow until they no longer limit the rate. They never
-// shrink. The round trip is always that of the plan. One thread at a time.
+// The first number of credits fits the rate in the plan. This rate may have been measured at a bad
+// moment. If tensors arrive faster, the credits grow until they no longer limit the rate. Credits
+// never shrink. The round trip is always that of the plan. One thread at a time.
 class LinkCredits {
  public:
   // Minimum number of chunks of a tensor that shows the line's rate. Even on a slow line the kernel
@@ -23,13 +23,14 @@ class LinkCredits {
   static constexpr uint32_t kChunksOfARate = 5;
   static constexpr size_t kSteps = 8;  // number of fast steps in a row before credits grow
 
-  // The arguments are those of transport::CreditsFor.
+  // The arguments are those of transport::CreditsFor. A rate or round trip of 0 is unknown.
   LinkCredits(double planned_bits_per_second, absl::Duration round_trip, uint64_t message_bytes)
       : round_trip_(round_trip), message_bytes_(message_bytes) {
     constexpr uint64_t kTooSmall = (kChunksOfARate - 1) * transport::kMaxFramePayloadBytes;
     count_ = message_bytes <= kTooSmall ? transport::kDefaultCredits : For(planned_bits_per_second);
   }
 
+  // The number of credits that the peer should have now.
   uint32_t count() const { return count_; }
 
   // Call it once a step with the rate at which tensors arrived. Returns true if count() has grown.

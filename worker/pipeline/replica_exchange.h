@@ -57,7 +57,9 @@ class ReplicaExchange final : private replicas::Outbox {
   using Tell = std::function<void(const Status& status)>;
 
   // `stage` must outlive this object. StageOptions::shares_step must be set if replicas take steps
-  // together. `begun_from`: the checkpoint that the stage was restored from; null: the run begins.
+  // together. `replica`: the index of this replica. `tell` is used only if replicas train apart.
+  // `begun_from`: the checkpoint that the stage was restored from, read only during the call; null:
+  // the run begins. kInternal: the stage has other parameters than its options say.
   static StatusOr<std::unique_ptr<ReplicaExchange>> Create(Stage* stage,
                                                            const StageOptions& options,
                                                            const ReplicasSpec& replicas,
@@ -72,7 +74,8 @@ class ReplicaExchange final : private replicas::Outbox {
 
   // --- For replicas that train apart.
   //
-  // Begins the merge of this replica's current parameters, after the update of `step`.
+  // Begins the merge of this replica's current parameters, after the update of `step`. No other
+  // merge may be in flight.
   Status BeginMerge(Step step);
   // Returns true if the merge in flight must end before the next step begins. True after the run's
   // last step, so that all replicas end with the same parameters.
@@ -104,8 +107,8 @@ class ReplicaExchange final : private replicas::Outbox {
   // Adds the squares of the mean gradients of this replica's shard to `sum`, as
   // Stage::AddSquaredGradientNorm does for a whole stage.
   StatusOr<SquaredNorm> AddSquaredNorm(double sum);
-  // Updates this replica's shard and sends its parameters. The gradients are multiplied by
-  // `gradient_scale` first.
+  // Updates this replica's shard and sends its parameters. Call it when IsReduced(). The gradients
+  // are multiplied by `gradient_scale` first.
   Status StepOwn(Step step, double learning_rate, double gradient_scale);
   // Ends the step without an update, in place of StepOwn and End. All replicas must skip the same
   // steps.

@@ -6,9 +6,10 @@
 //   merges.Take(said);                     // at any time: another replica may be ahead
 //   if (*merges.IsReady()) merges.Merge(values);
 //
-// Threads: one caller at a time. The merge thread uses the reducer, which sends messages. While no
-// merge is in flight, the merge thread only stores messages of the next merge. So the caller may
-// then read the reducer's numbers, and the two threads never use `pool` at the same time.
+// Threads: one caller at a time. The merge thread calls the reducer, so the reducer also sends its
+// messages on the merge thread. While no merge is in flight, the merge thread only stores messages
+// of the next merge. So the caller may then read the reducer's numbers, and the two threads never
+// use `pool` at the same time.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,7 @@ class ReplicaMerges {
   // got, if any.
   StatusOr<bool> IsReady() const;
   // Ends the merge: changes `locals`, this replica's current parameters, which may be some steps
-  // newer than those of Begin.
+  // newer than those of Begin. Call it only after IsReady() was true.
   void Merge(std::span<const std::span<float>> locals);
 
   // The state of the outer steps. Read or restore it for a checkpoint only while no merge is in

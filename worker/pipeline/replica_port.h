@@ -8,8 +8,8 @@
 // (wire_turns.h).
 //
 // Threads: Send from one thread at a time, SendAgreement on the compute thread, LinkHandler on the
-// link's loop. A shared_ptr holds the port, because the link's loop and pending sends keep it
-// alive.
+// link's loop. Messages that are sent before Attach or after Close are dropped. A shared_ptr holds
+// the port, because the link's loop and pending sends keep it alive.
 #pragma once
 
 #include <cstddef>
@@ -39,13 +39,14 @@ struct ReplicaPortOptions {
   RunId run;
   Epoch epoch;
   EdgeId edge;
-  CellId own, peer;
-  uint32_t credits = transport::kDefaultCredits;
+  CellId own, peer;  // the cells at the two ends: the same stage in two replicas
+  uint32_t credits = transport::kDefaultCredits;  // as in EdgePort::End
   // Maximum number of chunks in the link at a time, enough to fill it. A boundary tensor then waits
   // for at most these.
   uint32_t most_chunks = transport::kDefaultCredits;
   std::shared_ptr<WireTurns> turns;  // null: nothing else uses the line
-  // Maximum length of a peer's message: a limit on hostile headers.
+  // Maximum length of a peer's message. A longer message is an invalid frame. Protects against
+  // hostile headers.
   uint64_t most_message_bytes = uint64_t{1} << 32;
   TrafficWatch* traffic = nullptr;                   // as in EdgePort::End
   std::function<void(const LinkHealth&)> on_health;  // as in EdgePort::End
@@ -56,6 +57,7 @@ class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<R
   static std::shared_ptr<ReplicaPort> Create(ReplicaPortOptions options,
                                              std::shared_ptr<EventQueue> events);
 
+  // As EdgePort::Close. Messages that Send has accepted are still sent.
   void Close(Deadline deadline) override;
 
   // Sends a message, which arrives as a ReplicaSaid. Never blocks.

@@ -6,7 +6,7 @@
 // checkpoint. The step alone does not prove it: the run may have continued elsewhere from an older
 // checkpoint, so that its parameters of the same step differ.
 //
-// Threads: one at a time, the compute thread during an attempt; Keep on any thread.
+// Threads: one at a time, the compute thread during an attempt; Keep and snapshot on any thread.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,9 @@ struct ResidentIdentity {
   RunId run;
   Group group;
   StageOptions options;
-  bool has_replicas = false;    // true: there is state outside the model, so snapshots are needed
+  // True: a ReplicaExchange holds a part of the state. So after the first step the model alone
+  // cannot continue the run, and SourceOf asks for a snapshot or files.
+  bool has_replicas = false;
   bool overlaps_steps = false;  // true: passes of two steps overlap, so the stage has a twin
   // Returns true if a stage that was made for this identity can be used for `other`. Keys of the
   // run file that do not affect the stage (run/file/keys.h) may differ.
@@ -52,9 +54,10 @@ using SharedSnapshot = std::shared_ptr<const StageSnapshot>;
 
 class ResidentStage {
  public:
+  // Makes a stage with its initial parameters. Errors: those of `make_stage`.
   static StatusOr<std::unique_ptr<ResidentStage>> Create(
       ResidentIdentity identity, const MakeStage& make_stage = Stage::Create);
-  // `model` must be untrained.
+  // `model` must be untrained and not null.
   ResidentStage(ResidentIdentity identity, std::unique_ptr<Stage> model);
 
   const ResidentIdentity& identity() const { return identity_; }
@@ -66,7 +69,7 @@ class ResidentStage {
   // Gives ModelFor(step) the newest parameters and the optimizer. Call it after the passes of
   // `step` and before its update. Does nothing without a twin.
   Status TakeTurn(Step step);
-  // Memory of the stage's device that this object holds between attempts. Includes the snapshot if
+  // Bytes of the stage's device that this object holds between attempts. Includes the snapshot if
   // the device is the CPU.
   uint64_t memory_bytes() const;
 
@@ -83,8 +86,8 @@ class ResidentStage {
   // Frees the kept snapshot. Call it before files are read, so that memory holds only one.
   void ForgetSnapshot();
   // Gives the stage the parameters of `origin`, and makes the twin if needed. `read`: for kFiles,
-  // the contents of the files; else null. After an error the stage may be changed in part: do not
-  // use it.
+  // the contents of the files; else null. Errors: those of Stage; kInternal: the files are needed,
+  // and `read` is null. After an error the stage may be changed in part: do not use it.
   Status BeginFrom(const ParametersOrigin& origin, SharedSnapshot read);
 
   // Returns the kept snapshot: the last one that was written or read. Null: none is kept.
@@ -94,7 +97,8 @@ class ResidentStage {
   //
   // Takes a snapshot for a checkpoint. Drops the kept snapshot first. So memory holds one snapshot,
   // or two while the previous one is still being written. `tables`: for StageSnapshot::tables.
-  // `add` adds state of the stage that other objects hold (ReplicaExchange::AddState). May be null.
+  // `add` adds state of the stage that other objects hold (ReplicaExchange::AddState); null: there
+  // is no such state. Errors: those of Stage::Snapshot and `add`.
   StatusOr<SharedSnapshot> TakeSnapshot(
       std::vector<NamedArray> tables = {},
       const std::function<Status(StageSnapshot* snapshot)>& add = nullptr);
@@ -107,7 +111,8 @@ class ResidentStage {
   void KeepText(const std::string& sha256, std::shared_ptr<WindowSource> text);
 
   // --- At the end of an attempt. Drops the unfinished step. `outcome`: the result of
-  // Executor::Run. An error means that the model may be half changed: do not use it again.
+  // Executor::Run. Returns OK if the model can be used again: `outcome` is OK, kCancelled or
+  // kUnavailable. Returns an error if the model may be half changed: do not use it again.
   Status EndEpoch(const Status& outcome);
 
  private:

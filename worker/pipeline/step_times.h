@@ -25,8 +25,9 @@ struct StepTimes {
   absl::Duration wait_codec;
 };
 
-// Measures the time from `*mark`, where the previous span ended, to its own destruction. Adds the
-// time to `*sum` and a span to `log`, which may be null, and moves `*mark` to the end.
+// Measures the time from `*mark`, where the previous span ended, to the destruction of this object.
+// Then adds the time to `*sum` and a span to `log`, and sets `*mark` to the end of the span. The
+// pointers must outlive this object. `log` may be null: no span is recorded.
 class ScopedSpan {
  public:
   ScopedSpan(MonoTime* mark, absl::Duration* sum, TraceLog* log, v1::Span::Kind kind,

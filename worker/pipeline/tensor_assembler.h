@@ -1,8 +1,8 @@
 // Assembles the tensors that arrive over one edge from their chunks. It accepts only the chunk that
 // must come next, whatever a header says. Any other chunk is an error, which ends the stage.
 //
-// Threads: the link's loop. Errors: kInvalidArgument for a chunk that must not come now;
-// kResourceExhausted if there is no memory for a tensor.
+// Threads: the link's loop. Errors: kInvalidArgument for a chunk that must not come now, and those
+// of BoundaryCodec::NewBlob.
 #pragma once
 
 #include <cstddef>
@@ -40,11 +40,13 @@ inline Pass PassOf(const wire::TensorHeader& header) {
 
 struct TensorAssemblerOptions {
   Direction direction = Direction::kForward;  // of the arriving tensors
-  uint32_t replica = 0;
+  uint32_t replica = 0;                       // the replica that headers must name
+  // Number of microbatches in a pass of training and of validation; 0: no validation.
   uint32_t microbatches = 1, validation_microbatches = 0;
   uint32_t slices = 1;  // sequence chunks of each microbatch
-  codec::Shape shape;
-  // Return the codec of a pass's tensors, and the BoundaryCodec that will decode them.
+  codec::Shape shape;   // of every tensor
+  // Return the codec of a pass's tensors, and the BoundaryCodec that will decode the tensors. The
+  // results must stay valid as long as the assembler.
   std::function<const codec::Codec&(const Pass&)> codec;
   std::function<BoundaryCodec&(const Pass&)> runner;
 };

@@ -62,24 +62,26 @@ class TiedExchange {
   // head's.
   TiedExchange(TiedMatrix* matrix, bool embedding, Link link);
 
-  // Notes the input tokens of a forward.
+  // Notes the input tokens of a forward. `ids`: below matrix->rows(); not read after the call.
   void NoteTokens(std::span<const int32_t> ids);
+  // Begins the exchange of a step. Tokens that are noted later belong to the next step.
   void Begin(Step step);
   // Sends and adds as many rows as is possible now. Never waits. kInvalidArgument: more pieces have
-  // arrived than the other end may send.
+  // arrived than the other end may send. Other errors: those of TiedMatrix.
   Status Advance();
   bool IsDone() const { return !step_.has_value(); }
 
   // Sends the digest of the matrix in `snapshot` to the other end, whose digest must be equal.
   void BeginCheck(const StageSnapshot& snapshot);
   // Returns true if the digests are equal, false if the other end's digest has not arrived yet.
-  // kInternal: they differ.
+  // kInternal: the digests differ. Call it after BeginCheck, until it returns true.
   StatusOr<bool> IsChecked();
 
   // Take a piece or a digest of the other end, even before Begin. `under_way`: the step that this
   // stage is in. kInvalidArgument: the piece or digest is of another step.
   Status Take(TensorArrived arrived, Step under_way);
   Status Take(const DigestArrived& arrived, Step under_way);
+  // Notes that the peer has taken a piece, so that another piece may be sent.
   void NotePieceTaken() { --under_way_; }
 
  private:

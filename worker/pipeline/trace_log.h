@@ -24,14 +24,14 @@ class TraceLog {
 
   struct Entry {
     v1::Span::Kind kind = v1::Span::UNKNOWN;
-    // The step that the entry belongs to; 0: the step in which it is added. Entries of links and
-    // codecs name their step: a neighbour that is ahead already sends for the next step, and the
-    // last tensors of a step may be coded after its end.
+    // The step that the entry belongs to; 0: the current step. Entries of links and codecs name
+    // their step: a neighbour that is ahead already sends for the next step, and the last tensors
+    // of a step may be encoded or decoded after the step's end.
     Step step{0};
-    Slice slice;
-    bool up = false;  // as in v1::Span
+    Slice slice;      // not used for the optimizer and for waits
+    bool up = false;  // for links and codecs: true: a tensor to or from the previous stage
     MonoTime begin, end;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0;  // length of the encoded tensor for RECEIVE, else 0
   };
   void Add(const Entry& entry);
   // Ends the current step. `begin` and `end`: when it began and ended.

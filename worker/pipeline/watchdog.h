@@ -20,12 +20,14 @@
 
 namespace longhaul::worker {
 
-// Measures how long a thread has been in one piece of work. A long gap between two looks counts
-// little: the process was stopped or its machine asleep, and nothing hung.
+// Measures how long a thread has been in one piece of work. Between two calls of Look at most twice
+// `look_every` counts: after a longer gap the process was stopped or its machine was asleep, and
+// nothing hung.
 class TimeAtOnePiece {
  public:
   explicit TimeAtOnePiece(absl::Duration look_every) : look_every_(look_every) {}
-  // `piece`: the current piece's number; nullopt: none.
+  // Returns the time so far in the current piece; 0 if the piece is new. Call it every
+  // `look_every`. `piece`: the current piece's number; nullopt: no piece.
   absl::Duration Look(std::optional<uint64_t> piece, MonoTime now);
 
  private:
@@ -35,15 +37,15 @@ class TimeAtOnePiece {
   MonoTime last_;
 };
 
-// Returns the limit for a piece: `timeout`, but at least 20 median steps. Before the first step has
-// ended there is no median, and the step may record CUDA graphs: the limit is then ten times as
-// long. So is the limit of a wait for the shared disk.
+// Returns the limit for a piece: `timeout` or the time of 20 median steps, whichever is longer.
+// Before the first step has ended (nullopt), the limit is 10 times `timeout`, because the step may
+// record CUDA graphs. For a wait for the disk (kDisk) the limit is 10 times the limit of others.
 absl::Duration LimitOf(const WorkAtHand::Piece& piece, std::optional<absl::Duration> median_step,
                        absl::Duration timeout);
 
 class Watchdog {
  public:
-  // `work` and `codec_thread` outlive this object. `on_hang` is called at most once, on the
+  // `work` and `codec_thread` must outlive this object. `on_hang` is called at most once, on the
   // watchdog's thread, with a part of a sentence: "has made no progress for 61 s in step 118: in
   // the optimizer". It may end the process.
   Watchdog(const WorkAtHand* work, const CodecThread* codec_thread, absl::Duration timeout,

@@ -24,8 +24,8 @@ class WireTurns {
   // Returns true if a tensor of at least one port is in flight. Takes no lock.
   bool busy() const { return busy_ > 0; }
   // Registers `quiet`, which is called each time that the last tensor in flight has been taken by
-  // its peer. It runs on any thread, under the locks of a port and of this object, so it must call
-  // neither. Register it before the first Begin.
+  // its peer. `quiet` runs on any thread, under the locks of a port and of this object. So it must
+  // not call boundary ports, and of this object only busy(). Register it before the first Begin.
   void CallWhenQuiet(std::function<void()> quiet) {
     const std::lock_guard lock(mutex_);
     when_quiet_.push_back(std::move(quiet));

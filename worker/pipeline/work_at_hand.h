@@ -19,6 +19,9 @@ namespace longhaul::worker {
 
 class WorkAtHand {
  public:
+  // kTied: the sum or check of a tied matrix. kReplicas: the exchange with other replicas. kNorm:
+  // the squared gradient norm. kSnapshot: the copy of the state for a checkpoint. kDisk: a wait for
+  // the disk that takes checkpoints.
   enum class Kind : uint8_t {
     kForward,
     kBackward,
@@ -30,14 +33,18 @@ class WorkAtHand {
     kSnapshot,
     kDisk
   };
+  // kInput: for an activation, or for the final norm and decisions from the previous stage.
+  // kGradient: for a gradient, or for the norm of the next stage. kTied: for the other end of the
+  // tied matrix. kReplicas: for other replicas.
   enum class Wait : uint8_t { kInput, kGradient, kTied, kReplicas };
   struct Piece {
     uint64_t number = 0;  // unique within an attempt of the stage
     Kind kind = Kind::kForward;
-    Microbatch microbatch{0};
+    Microbatch microbatch{0};  // for forward, backward and validation; else 0
   };
 
-  // A piece of work lasts as long as this object.
+  // A piece of work lasts as long as this object, which `work` must outlive. Pieces must not
+  // overlap.
   class Scope {
    public:
     Scope(WorkAtHand* work, Kind kind, Microbatch microbatch = {}) : work_(work) {
@@ -52,7 +59,7 @@ class WorkAtHand {
   };
 
   // Record what the thread does. `took`: how long the step lasted. A wait lasts until the next
-  // piece of work.
+  // piece of work begins.
   void BeginStep(Step step);
   void EndStep(absl::Duration took);
   void BeginWait(Wait wait);
@@ -60,6 +67,7 @@ class WorkAtHand {
   // Returns the current piece of work. nullopt: the thread waits for a neighbour, is between two
   // pieces, or has not begun.
   std::optional<Piece> piece() const;
+  // The step that was begun last; 0: none.
   Step step() const;
   // Number of times that a piece of work has begun or ended.
   uint64_t progress() const;

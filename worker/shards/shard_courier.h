@@ -1,8 +1,10 @@
 // When the coordinator asks, checks this worker's checkpoint shards by their hashes, and uploads
-// copies of them to the coordinator. This happens on a thread of its own while the worker trains.
+// copies of these shards to the coordinator. A thread of the courier does this while the worker
+// trains.
 //
-// Add is thread-safe and does no work itself. The thread carries out the commands in order, but
-// commands that only check go before commands that upload.
+// Add is thread-safe. The courier's thread carries out the commands in order, but
+// commands that only check go before commands that upload. Errors are part of the answers
+// (v1::ShardState): `problem` if the file is not as expected, `copy_error` if an upload failed.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -25,17 +27,18 @@ namespace longhaul::worker {
 
 class ShardCourier {
  public:
-  // `send` gets the answers, on the courier's thread. `shards` must outlive this object.
+  // `access`: how to reach the coordinator. `send` gets one v1::ShardsChecked for each command, on
+  // the courier's thread; `send` must not call Shutdown. `shards` must outlive this object.
   ShardCourier(std::shared_ptr<Access> access, const ShardStore* shards,
                std::function<void(v1::WorkerMessage)> send);
   ~ShardCourier();
 
-  // Cancels the current upload and all waiting commands, and waits for the thread. Later commands
-  // do nothing. Idempotent.
+  // Cancels the current upload and all waiting commands, and waits for the thread. Commands that
+  // are cancelled or added later get no answer. Idempotent.
   void Shutdown();
 
-  // Adds a command, which must have check_shards. Drops the command if the same check already
-  // waits, or if 256 checks wait.
+  // Adds a command, which must have check_shards, and returns at once. Drops the command without an
+  // answer if a command with the same check number already waits, or if 256 commands wait.
   void Add(v1::WorkerCommand command);
 
  private:

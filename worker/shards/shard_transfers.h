@@ -1,19 +1,21 @@
 // Transfers files of a checkpoint from the store of one worker, the source, to the store of
-// another, the holder. It uses a separate link while both train. A transfer makes a copy for
-// safety, or brings a stage's state to the worker that will hold the stage.
+// another, the holder. A transfer uses a link of its own, while both workers may train. It makes a
+// copy for safety, or brings a stage's state to the worker that will run the stage.
 //
 //   source                                  holder
-//     dials or is dialled, as commanded       does the opposite
-//                                 <---       number of bytes that may be sent
+//     dials or listens, as commanded          listens or dials
+//                                 <---       how many coded bytes the source may send
 //     the files, coded, in order  --->       (worker/checkpoint/shard_coding.h)
-//                                 <---       more bytes ... ; stored, or the error
-//     closes the link, answers
+//                                 <---       how many more; at the end: stored, or the error
+//     closes the link, answers the coordinator
 //
-// A paced transfer (ShardPath) sends small pieces while no tensor is in flight at either worker.
-// While tensors are in flight, it takes only a small share of the line. Other transfers go at full
-// speed.
+// The coordinator sends both workers a command with the same check number. A paced transfer
+// (v1::ShardPath) sends small pieces while no tensor is in flight at either worker. While tensors
+// are in flight, a paced transfer takes only a small share of the line (line_pace.h). Other
+// transfers go at full speed.
 //
-// Thread-safe. Handle does not wait for transfers. Each transfer has a thread.
+// Thread-safe. Each transfer has a thread. Errors are part of the source's answer
+// (v1::ShardState::copy_error).
 #pragma once
 
 #include <functional>
@@ -33,21 +35,24 @@ namespace longhaul::worker {
 
 class ShardTransfers {
  public:
-  // `send` gets the answers, on the threads of transfers, so it must be thread-safe. What
-  // `transports` refers to, `shards` and `traffic` must outlive this object.
+  // `send` gets the answers of transfers in which this worker is the source: one v1::ShardsChecked
+  // each. `send` is called on the threads of transfers, so it must be thread-safe. The transports
+  // in `transports`, `shards` and `traffic` must outlive this object; none may be null.
   ShardTransfers(transport::TransportsByName transports, ShardStore* shards, TrafficWatch* traffic,
                  std::function<void(v1::WorkerMessage)> send);
   ~ShardTransfers();
 
-  // Cancels all transfers and waits until they have ended. Later commands do nothing. Idempotent.
+  // Cancels all transfers, without answers, and waits until they have ended. Later commands do
+  // nothing. Idempotent.
   void Shutdown();
 
-  // Begins the transfer of `command`: as source if `command` has check_shards with `to`, as holder
-  // if it has take_shards. A command that is repeated during its transfer has no effect. At most 64
-  // transfers run at once; a further command is dropped.
+  // Begins the transfer of `command` and returns at once. This worker is the source if `command`
+  // has check_shards with `to`, the holder if it has take_shards. A command that is repeated during
+  // its transfer has no effect. At most 64 transfers run at once; a further command is dropped
+  // without an answer.
   void Handle(v1::WorkerCommand command);
-  // Cancels transfers that began in older epochs of the run, because their files must not replace
-  // files that this epoch uses.
+  // Attempt `epoch` of the run begins: cancels transfers of older attempts, because their files
+  // must not replace files that the new attempt uses.
   void EpochBegins(const RunId& run, Epoch epoch);
 
  private:

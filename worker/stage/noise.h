@@ -7,7 +7,8 @@
 namespace longhaul::worker {
 
 // Returns fp32 numbers in host memory that are nearly normally distributed, with mean 0 and
-// standard deviation 0.58. They are the same in each call and on each machine.
+// standard deviation 0.58. Calls with the same shape return the same numbers on each machine.
+// Cannot fail. Thread-safe.
 BoundaryTensor NoiseTensor(const codec::Shape& shape);
 
 }  // namespace longhaul::worker

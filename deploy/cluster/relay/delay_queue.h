@@ -1,5 +1,5 @@
 // Holds the frames in flight between the workers of a cluster: delays them, and drops some. Pure:
-// time is an argument, and randomness comes from a seed.
+// the caller passes the time, and randomness comes from a seed.
 //
 // Frames from one worker to another keep their order. With jitter, the delay varies slowly between
 // delay - jitter and delay + jitter. So consecutive frames have nearly the same delay, as behind a
@@ -23,8 +23,8 @@ namespace longhaul::relay {
 
 struct Frame {
   std::unique_ptr<std::byte[]> bytes;
-  uint32_t size = 0;
-  uint32_t capacity = 0;  // of `bytes`
+  uint32_t size = 0;      // bytes of the frame
+  uint32_t capacity = 0;  // allocated bytes
 };
 
 struct QueueCounts {
@@ -42,7 +42,7 @@ class HeldBytes {
   // Reserves `bytes`. False: there is not enough room, and nothing was reserved.
   bool Take(size_t bytes);
   void GiveBack(size_t bytes) { now_ -= bytes; }
-  size_t now() const { return now_; }
+  size_t now() const { return now_; }  // bytes that are reserved
 
  private:
   const size_t most_;
@@ -57,9 +57,10 @@ class DelayQueue {
   DelayQueue& operator=(const DelayQueue&) = delete;
   ~DelayQueue() { Drop(); }
 
-  // Sets the quality of every path, `paths[from * workers + to]`, and which workers are connected.
-  // Frames in flight keep their release time. At that time, a frame from or to a disconnected
-  // worker is dropped. A change of the number of workers drops all frames.
+  // Sets the quality of every path, `paths[from * workers + to]`, and which workers are connected,
+  // `connected[worker]`. Before the first call there are no workers. Frames in flight keep their
+  // release time. At that time, a frame from or to a disconnected worker is dropped. A change of
+  // the number of workers drops all frames.
   void Configure(uint32_t workers, std::vector<LinkQuality> paths, std::vector<bool> connected);
 
   // Takes a frame that arrived at the time `arrived`, or drops it: by chance, for a disconnected
@@ -72,7 +73,7 @@ class DelayQueue {
     uint32_t to = 0;
     Frame frame;
   };
-  // Removes and returns the earliest frame that is due at `now`; nullopt: none is.
+  // Removes and returns the earliest frame that is due at `now`; nullopt: no frame is due.
   std::optional<Due> Release(MonoTime now);
 
   const QueueCounts& counts() const { return counts_; }

@@ -1,6 +1,7 @@
-// Receives and sends an interface's frames through a packet socket. A frame is a whole GSO packet
-// behind the header that says how to cut the packet into segments (virtio_net_hdr). So 64 KB cost
-// one copy in and one copy out. Receive is for one thread; all other functions are thread-safe.
+// Receives and sends the frames of a network interface through a packet socket. A frame is a whole
+// GSO packet, up to 64 KB, after a header that tells how to cut the packet into segments
+// (virtio_net_hdr). So 64 KB cost only one copy in and one copy out. Receive is for one thread at a
+// time; all other functions are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -37,22 +38,24 @@ struct Unsent {
 
 class PacketPort {
  public:
-  // Opens an interface of this process' network namespace. kFailedPrecondition: this process cannot
-  // have packet sockets; the message names what is missing. Other errors are the system's, such as
-  // for an interface that does not exist.
+  // Opens the interface `device` of this process's network namespace. kFailedPrecondition: this
+  // process cannot have packet sockets; the message names the missing right or kernel feature.
+  // Other errors: by errno, such as for an interface that does not exist.
   static StatusOr<std::unique_ptr<PacketPort>> Open(const std::string& device);
-  // For Open and tests. `socket` must be nonblocking and keep message boundaries.
+  // For Open and tests. `socket` must be nonblocking and keep message boundaries. `device` is for
+  // log lines.
   explicit PacketPort(UniqueFd socket, std::string device = "a test's");
   PacketPort(const PacketPort&) = delete;
   PacketPort& operator=(const PacketPort&) = delete;
   ~PacketPort();
 
+  // Readable when frames have arrived. Valid while this object lives.
   int fd() const { return fd_.get(); }
-  // Appends frames that have arrived, at most 32. Leaves out frames that this side of the interface
-  // sent. Never blocks.
+  // Appends frames that have arrived, at most 32, to `*arrivals`. Omits frames that this side of
+  // the interface sent. Never blocks. On an error appends nothing.
   void Receive(std::vector<Arrival>* arrivals);
-  // Sends frames. Drops and counts those that cannot be sent, as a queue does. Logs the first error
-  // of each kind other than a full queue. Never blocks.
+  // Sends frames in order. Drops the frames that cannot be sent, and returns their counts. Logs the
+  // first error of each kind other than a full queue. Never blocks.
   Unsent Send(std::span<Frame> frames);
   // Returns how many frames were dropped on arrival since the last call: there was no room, or they
   // were too long.
@@ -70,7 +73,7 @@ class PacketPort {
   std::set<int> logged_;  // errors
 };
 
-// OK if this process and kernel can have packet sockets with GSO.
+// Checks that this process can have packet sockets with GSO. kFailedPrecondition: it cannot.
 Status ProbePacketPort();
 
 }  // namespace longhaul::relay

@@ -10,9 +10,10 @@
 
 namespace longhaul::relay {
 
-// Serves requests at `socket_path` (control.h) until SIGTERM or SIGINT. Forwards packets in
-// `threads` further threads (0: ForwarderThreads()). Blocks these signals, so call it from the main
-// thread before other threads start.
+// Serves requests at `socket_path` (control.h) until SIGTERM or SIGINT, then returns OK. Forwards
+// packets in `threads` further threads (0: ForwarderThreads()). Blocks these signals, so call
+// RunRelay from the main thread before other threads start. kFailedPrecondition: this process
+// cannot have packet sockets. Other errors: those of ListenForRequests, or by errno.
 Status RunRelay(const std::string& socket_path, uint32_t threads = 0);
 
 }  // namespace longhaul::relay

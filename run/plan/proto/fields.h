@@ -5,7 +5,8 @@
 //
 // Such a list is a function Fields for a struct. Other values need no list: numbers, texts, enums,
 // CodecSpec, Strong (base/strong.h), vectors and optionals. An empty optional is an unset field.
-// Aborts if a message has no field of the given name. Private to this folder.
+// Aborts if a message has no field of the given name. ToMessage and FromMessage keep a reference to
+// their message. Private to this folder.
 #pragma once
 
 #include <google/protobuf/message.h>

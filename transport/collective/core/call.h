@@ -1,5 +1,5 @@
 // Describes one collective call and checks its arguments, as every backend does before it sends
-// anything. Pure.
+// anything. Every check returns kInvalidArgument if it fails. Pure.
 #pragma once
 
 #include <cstdint>
@@ -25,20 +25,20 @@ struct Call {
 std::string ToString(const Call& call);
 std::string_view ToString(Reduction reduction);
 
-// Returns kInvalidArgument for dtypes, reductions, roots and counts that are impossible in a group
-// of `size`.
+// Checks that dtype, reduction, root and count are possible in a group of `size` ranks.
 Status Check(const Call& call, uint32_t size);
 // Checks that `data` is not null, unless `count` is 0, and that it is aligned to its elements.
 // Error messages call the argument `name`, for example "in".
 Status CheckPointer(const void* data, uint64_t count, Dtype dtype, std::string_view name);
-// Checks that there is one block for each rank, and that each fits in memory.
+// Checks that there is one block for each rank, and that no offset or count is above 2^48. Does not
+// check that the blocks lie inside the buffer.
 Status CheckBlocks(std::span<const Block> blocks, uint32_t size, Dtype dtype,
                    std::string_view name);
 
-// Check, and CheckPointer for `in` and `out`: for a call with one input and one output buffer.
+// Runs Check, and CheckPointer for `in` and `out`. For calls with one input and one output buffer.
 Status CheckArguments(const Call& call, uint32_t size, const void* in, const void* out);
-// Check, and CheckBlocks and CheckPointer for both directions: for an all-to-all. A rank's block to
-// itself must be as long as its block from itself.
+// Runs CheckBlocks and CheckPointer for both directions of an all-to-all. Also checks that this
+// rank's block to itself is as long as its block from itself.
 Status CheckAllToAll(uint32_t rank, uint32_t size, const void* in, std::span<const Block> send,
                      const void* out, std::span<const Block> receive, Dtype dtype);
 

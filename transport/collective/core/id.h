@@ -1,7 +1,7 @@
 // The id of a rendezvous, where the ranks of a group meet (member.h): "lhg1-<name>-<secret>", name
 // and secret in hexadecimal. The 1 is the version of the messages. <name> is the name of the
-// rendezvous' Unix socket. The name is not secret, because every process on the machine can list
-// abstract sockets.
+// rendezvous' Unix socket (unix_socket.h). The name is not secret, because every process on the
+// machine can list abstract sockets.
 #pragma once
 
 #include <string>

@@ -30,11 +30,11 @@ class Roster {
 
   // `process`: the sender's process id; 0 if unknown.
   void OnMessage(Connection from, int64_t process, const GroupMessage& message);
-  // Gives up a connection that is still open. If it belongs to a rank that has not said goodbye,
-  // the group ends with "rank 2 failed: <why>".
+  // Asks the caller, by an Output, to close a connection that is still open. If the connection
+  // belongs to a rank that has not said goodbye, the group ends with "rank 2 failed: <why>".
   void Drop(Connection connection, std::string_view why);
-  // Call it when a connection has closed. If it belongs to a rank that has not said goodbye, the
-  // group ends.
+  // Call it when a connection has closed. If the connection belongs to a rank that has not said
+  // goodbye, the group ends.
   void OnClosed(Connection from);
   // Ends the group. Only the first reason counts.
   void End(std::string reason);
@@ -42,7 +42,7 @@ class Roster {
   // Returns the messages to send, in order, and empties the list.
   std::vector<Output> TakeOutput() { return std::exchange(output_, {}); }
   bool HasOutput() const { return !output_.empty(); }
-  // Returns the maximum payload that this connection may send now.
+  // Returns the maximum payload, in bytes, that this connection may send now.
   size_t PayloadLimit(Connection from) const;
   bool IsMember(Connection connection) const { return Find(connection) != nullptr; }
   // True once all ranks have joined and said goodbye, or the group has ended.

@@ -14,7 +14,8 @@
 
 namespace longhaul::collective::internal {
 
-// All sockets are non-blocking and closed on exec.
+// All sockets are non-blocking and closed on exec. A name has at most 107 bytes. Errors without a
+// comment come from the operating system.
 StatusOr<UniqueFd> ListenUnix(std::string_view name);
 // Waits while the listener's queue is full, until `deadline` (kDeadlineExceeded). kUnavailable: no
 // process listens at this name.

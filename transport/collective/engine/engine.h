@@ -2,6 +2,9 @@
 // tensors (host or device). The host engine's calls are done when they return. A CUDA engine's
 // calls are queued and may be recorded in a CUDA graph, except Allocate, Read and Await.
 //
+// Errors: kInternal if CUDA fails; kResourceExhausted if there is no memory; kInvalidArgument for
+// too many parts or words.
+//
 // Not thread-safe: each rank has its own engine.
 #pragma once
 
@@ -44,7 +47,7 @@ class Engine {
   static StatusOr<std::unique_ptr<Engine>> ForDevice(const cuda::Device& device);
   virtual ~Engine() = default;
 
-  // Null if the engine uses host memory.
+  // Null if the engine uses host memory. The device lives as long as the engine.
   virtual const cuda::Device* device() const = 0;
   virtual StatusOr<OwnedMemory> Allocate(size_t bytes) = 0;
   // On a device, neither side may be pageable host memory.

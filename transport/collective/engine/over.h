@@ -1,6 +1,6 @@
 // Base class of compressed communicators, which work over another communicator ("below"). Passes
 // calls that are not compressed to the communicator below. Its Stats count compressed and
-// uncompressed calls.
+// uncompressed calls. Threads and errors are those of Communicator.
 #pragma once
 
 #include <memory>

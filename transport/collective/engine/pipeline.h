@@ -11,9 +11,10 @@
 // every step with this lag is on the caller's queue: steps of pieces p and p + 2 then never
 // overlap.
 //
-// With one piece, or in host memory, everything runs on the caller's queue. A CUDA graph can record
-// a run: the wire's work starts after earlier work of the caller's queue, and the queue waits for
-// the wire's work.
+// If there is only one piece, or if the tensors are in host memory, all steps run on the caller's
+// queue. A CUDA graph can record the whole pipeline, because the two queues are joined: the wire's
+// queue starts after the earlier work of the caller's queue, and the caller's queue waits for the
+// wire's queue at the end.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +37,11 @@ struct Step {
 
 class Pipeline {
  public:
-  // `device` null: host memory.
+  // `device` null: host memory. The device is used only during the call.
   static StatusOr<Pipeline> Create(const cuda::Device* device);
 
+  // Queues all steps of all pieces, at most 8 steps for a piece. Returns the first error of a step,
+  // or kInternal if CUDA fails; then later steps are not queued.
   Status Run(uint64_t pieces, std::span<const Step> steps, Queue queue);
 
   // Fork, Beside and Join are for work that no step needs. On the caller's queue such work would

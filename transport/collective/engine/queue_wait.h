@@ -20,8 +20,8 @@ struct QueueWait {
 };
 
 // Waits until `queue` is done. If `deadline` passes, aborts the communicator and returns
-// kDeadlineExceeded. If the group has ended for another reason, returns that reason. After the end
-// of the group waits at most 5 s for the queue.
+// kDeadlineExceeded. If the group has ended for another reason, returns kAborted with that reason.
+// After the end of the group waits at most 5 s for the queue. kInternal: CUDA failed.
 Status AwaitQueue(const QueueWait& wait, Queue queue, Deadline deadline);
 
 }  // namespace longhaul::collective

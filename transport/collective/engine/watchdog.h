@@ -5,7 +5,8 @@
 //   watchdog.Arm(limit); ... watchdog.Disarm();
 //
 // Arm and Disarm must be called by one thread; each costs one store. If the limit passes before
-// Disarm, `expired` runs on the watchdog's thread, once for each Arm, up to 50 ms late.
+// Disarm, `expired` runs on the watchdog's thread, once for each Arm, up to 50 ms late. An infinite
+// limit never passes. The destructor waits for `expired` if it is running.
 #pragma once
 
 #include <atomic>

@@ -18,8 +18,8 @@ struct Options {
   absl::Duration call_limit = absl::Minutes(5);
 };
 
-// All ranks call it. Blocks until all ranks are connected. After an error the group has ended. The
-// communicator sets the member's OnEnd.
+// All ranks call Create. Blocks until all ranks are connected. After an error, usually kAborted,
+// the group has ended. The communicator sets the member's OnEnd.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const Options& options, Deadline deadline);
 

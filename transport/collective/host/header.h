@@ -1,10 +1,10 @@
 // The wire format of the sockets between ranks. Numbers are little-endian.
 //
-// The hello of the rank that dialled, once:
+// The rank that dialled sends one hello:
 //   32 bytes: the listener's secret | u32 rank | u32 zero
 //
-// The header, before the bytes of every exchange, in both directions. "Step" counts the exchanges
-// of one call, from 0; "number" counts the calls of the communicator, from 1:
+// Both ranks send a header before the bytes of every exchange. "Step" counts the exchanges of one
+// call, from 0; "number" counts the calls of the communicator, from 1:
 //   u32 "LHX1" | u8 op | u8 dtype | u8 reduction | u8 step | u64 number | u64 count
 //   | u64 bytes that follow | u32 root | u32 zero
 #pragma once

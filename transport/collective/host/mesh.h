@@ -42,7 +42,8 @@ class Mesh {
 
   // Makes all `transfers` at once and returns when they are done. There is one entry for each rank;
   // this rank's own is ignored. `header` names the call; Exchange fills in its `bytes`. After an
-  // error the group has ended.
+  // error the group has ended: kDeadlineExceeded if `deadline` passed on this rank first, else
+  // kAborted.
   Status Exchange(const Header& header, std::span<const Transfer> transfers, Deadline deadline);
 
  private:

@@ -18,11 +18,12 @@ namespace longhaul::collective::mapped {
 
 inline constexpr uint32_t kMostRanks = 16;
 
-// All ranks call it, each with another device. If a call of the communicator uses another queue
-// than the call before, the caller must make that queue wait for the call before. A rank allocates
-// about 16 MiB of host memory for each other rank, and every rank pins the memory of all.
-// kResourceExhausted: the host cannot pin so much. kFailedPrecondition: ranks cannot open each
-// other's memory, for example in two containers. kUnimplemented: more than kMostRanks.
+// All ranks call Create, each with another device. Blocks until all ranks have done so. If a call
+// of the communicator uses another queue than the call before, the caller must make that queue wait
+// for the call before. The communicator sets the member's OnEnd. A rank allocates about 16 MiB of
+// host memory for each other rank, and every rank pins the memory of all. kResourceExhausted: the
+// host cannot pin so much. kFailedPrecondition: ranks cannot open each other's memory, for example
+// in two containers. kUnimplemented: more than kMostRanks. Other errors are those of Member::Tell.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const cuda::Device& device, Deadline deadline);
 

@@ -39,7 +39,8 @@ struct Region {
 };
 
 // Makes this rank's region, zeroed, and maps the regions of all ranks. Returns them by rank. All
-// ranks call it with the same `bytes`, which must be a multiple of the page size.
+// ranks call it with the same `bytes`, which must be a multiple of the page size. Errors are those
+// of mapped::Create (factory.h).
 StatusOr<std::vector<Region>> ShareRegions(Member& member, const cuda::Device& device, size_t bytes,
                                            Deadline deadline);
 

@@ -1,6 +1,7 @@
 // The layout of a rank's shared memory, and how a message is cut into chunks. Pure.
 //
-//   page      words of the rank: `ended`, `fault`
+//   page      words of the rank: `ended` (1: the group has ended), `fault` (1 + the rank whose
+//             message had an unexpected length; 0: none)
 //   channel   one for each other rank, in the order of ranks:
 //     lines   filled[lane][slot], emptied[lane], sent[kind of call][lane]: words that only this
 //             rank writes

@@ -21,8 +21,10 @@ struct Options {
   std::vector<std::string> libraries = {"libnccl.so.2"};
 };
 
-// All ranks call it, each with another device. Blocks until NCCL has connected all ranks.
+// All ranks call Create, each with another device. Blocks until NCCL has connected all ranks.
 // kFailedPrecondition: there is no NCCL, it is older than 2.18, or ranks have different versions.
+// kDeadlineExceeded: a rank did not come by `deadline`. kAborted: the group has ended. kInternal:
+// NCCL or CUDA failed.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const cuda::Device& device, const Options& options,
                                                Deadline deadline);

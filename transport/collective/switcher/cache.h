@@ -21,6 +21,7 @@ namespace longhaul::collective::switcher {
 
 inline constexpr int kCacheFormat = 1;
 
+// Returns the file's path in `folder`.
 std::string CachePath(const std::string& folder, std::string_view key);
 std::string FormatCache(std::string_view key, std::span<const Probe> probes);
 // `communicators`: the number of communicators that each probe must have times for.

@@ -40,6 +40,7 @@
 
 namespace longhaul::collective::switcher {
 
+// At most 8 alternatives, with different names. `communicator` must not be null.
 struct Alternative {
   std::string name;  // names its options too, because it is part of the cache's key
   std::shared_ptr<Communicator> communicator;
@@ -47,13 +48,13 @@ struct Alternative {
 
 struct Options {
   std::vector<Dtype> dtypes = {Dtype::kBf16};
-  // How much faster an alternative must be, as a fraction of its own time. Negative: it may be
-  // predicted slower than the native one.
+  // How much faster an alternative must be, as a fraction of its own time. Above -1. Negative: an
+  // alternative is chosen even if it is predicted to be slower than the native one by this share.
   double margin = 0.05;
   // True if calls are recorded in CUDA graphs. Then the ranks exchange no measurements: ratios stay
   // the probe's, and AllToAllV stays native.
   bool recorded = false;
-  uint64_t agree_every = 256;  // calls
+  uint64_t agree_every = 256;  // calls, at least 1
   // Time limit of the probe. Large sizes are left out if they would take longer, but the two
   // smallest sizes are always timed.
   absl::Duration probe_limit = absl::Seconds(1);
@@ -96,7 +97,8 @@ std::string ToText(const std::vector<Decision>& decisions);
 
 // Blocks until the probe is done on all ranks. All ranks call it with the same alternatives and
 // options, and not while a graph is recorded. `device`: the device of all communicators; null: host
-// memory. If the file of a stored probe cannot be read or written, this is logged and no error.
+// memory. kInvalidArgument: wrong options, or communicators of different ranks or devices. If the
+// file of a stored probe cannot be read or written, Create logs a warning and returns no error.
 StatusOr<std::unique_ptr<Switcher>> Create(std::shared_ptr<Member> member,
                                            std::shared_ptr<Communicator> native,
                                            std::vector<Alternative> alternatives,

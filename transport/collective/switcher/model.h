@@ -28,8 +28,9 @@ struct Fit {
   double start = 0, per_byte = 0;
   double At(double bytes) const { return start + per_byte * bytes; }
 };
-// Fits the times of one communicator by least squares of relative errors. Neither number of the
-// result is negative. With one point `start` is 0.
+// Fits the times of one communicator (an index in Point::seconds) by least squares of relative
+// errors. Neither number of the result is negative. With one point `start` is 0; without points
+// both numbers are 0.
 Fit FitOf(std::span<const Point> points, size_t communicator);
 
 // Seconds per byte of a compressing communicator: code + wire / ratio.
@@ -41,8 +42,9 @@ struct Slope {
 // byte without compression.
 Slope SlopeOf(double per_byte, double wire, double ratio);
 
-// Returns the smallest size from which on the alternative was faster than the native one by
-// `margin` in the probe, interpolated between sizes. nullopt: it lost at the largest size.
+// Returns the smallest size, in bytes, from which on the alternative with the index `communicator`
+// was faster than the native one by `margin` in the probe, interpolated between sizes. nullopt: the
+// alternative lost at the largest size, or there are no points.
 std::optional<double> WinsFrom(std::span<const Point> points, size_t communicator, double margin);
 
 // A communicator that RangesOf may choose.
@@ -55,6 +57,7 @@ struct Candidate {
 // one; the others must be faster than it by `margin`.
 std::vector<Range> RangesOf(std::span<const Candidate> candidates, double margin);
 // Returns the `line` of the range that contains `bytes`: the index of the chosen communicator.
+// `ranges` must not be empty.
 size_t Choose(std::span<const Range> ranges, uint64_t bytes);
 
 }  // namespace longhaul::collective::switcher

@@ -14,6 +14,8 @@
 
 namespace longhaul::collective::taco {
 
+// Calls with a queue of a device only queue work; in host memory they are done when they return.
+// Works for kF32, kF16 and kBf16. Not thread-safe.
 class Coder {
  public:
   static constexpr size_t kNoneIsOwn = codec::TacoReduceArgs::kNoneIsOwn;

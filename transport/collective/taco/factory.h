@@ -44,7 +44,8 @@ struct Options {
 };
 
 // `device`: the device of `below`; null: host memory. All ranks use the same options.
-// kInvalidArgument: `block` is not allowed, or `below` has another device.
+// `below` must not be null. kInvalidArgument: `block` is not allowed, or `below` has another
+// device.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> below,
                                                const cuda::Device* device, const Options& options);
 

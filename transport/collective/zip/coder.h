@@ -18,7 +18,7 @@ constexpr uint64_t AlignBlob(uint64_t bytes) {
   return (bytes + kBlobAlignment - 1) / kBlobAlignment * kBlobAlignment;
 }
 
-// Returns the maximum bytes of a blob of `elements` (up to 2^32 - 1); 0 for no elements.
+// Returns the maximum bytes of a blob of `elements` elements (up to 2^32 - 1); 0 for no elements.
 uint64_t MostBytes(uint64_t elements);
 // Returns the bytes of a blob without its escapes: the part whose size does not depend on the data.
 // If `elements` are so few that compression gains nothing, this is the whole, uncompressed blob.
@@ -38,6 +38,8 @@ enum class IfCut : uint8_t {
   kLeave,    // nothing: the caller decodes the blob again when the rest has arrived
 };
 
+// Calls with a queue of a device only queue work; in host memory they are done when they return.
+// Not thread-safe.
 class Coder {
  public:
   // `engine` must outlive the coder.
@@ -49,7 +51,7 @@ class Coder {
   // `bytes`: how many bytes of the blob have arrived.
   virtual Status Decode(const std::byte* blob, uint64_t bytes, uint64_t elements, void* out,
                         IfCut if_cut, Queue queue) = 0;
-  // Allocates what Encode needs for up to `elements`.
+  // Allocates the memory that Encode needs for up to `elements` elements.
   virtual Status Reserve(uint64_t elements) = 0;
   // Returns a fault that Decode found since the last TakeFault, or OK. Call it when the queued work
   // of the Decode calls is done. kOutOfRange: a blob was cut. kDataLoss: the bytes are not a blob.

@@ -54,7 +54,8 @@ struct Options {
 };
 
 // `device`: the device of `below`; null: host memory. All ranks use the same options.
-// kInvalidArgument: a wrong share, or `below` has another device.
+// `below` must not be null. kInvalidArgument: `escape_share` is not from 0 to 1, or `below` has
+// another device.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> below,
                                                const cuda::Device* device, const Options& options);
 

@@ -12,8 +12,8 @@
 
 namespace longhaul::collective::zip {
 
-// A part that goes to a peer. `blob`: the index of the peer in whose place (Layout::offsets) the
-// part's blob lies. It is equal for all peers that get the same part.
+// A part that goes to a peer: `count` bf16 elements. The part's blob lies at
+// Layout::offsets[blob]; peers that get the same part have the same `blob`.
 struct Sending {
   const std::byte* data = nullptr;
   uint64_t count = 0;

@@ -2,7 +2,8 @@
 // messages in order over connections. Links do everything else, in the same way for every backend:
 // they admit peers, check frames, grant credits, send heartbeats, and say goodbye at the end.
 //
-// Threads: all calls and all callbacks are on one EventLoop.
+// Threads: all calls and all callbacks are on one EventLoop. Callbacks must not be null, unless a
+// comment allows it.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +29,9 @@ class ConnectionEvents {
   // Gets a whole message that the peer passed to Send. The spans are valid only during the call.
   // Never runs inside a method of Connection.
   virtual void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
-  // The last event; runs once, after every `done`. The reason is kCancelled after Close. Otherwise
-  // it is kUnavailable with the cause, also if connecting failed.
+  // The last event; runs once, after every `done`. The reason is kCancelled after Close. Otherwise,
+  // also if connecting failed, the reason names the cause and is usually kUnavailable. UCX reports
+  // kInvalidArgument for an address that is not one.
   virtual void OnClosed(const Status& reason) = 0;
 };
 
@@ -44,8 +46,8 @@ class Connection {
   // OnClosed.
   virtual void SetEvents(std::shared_ptr<ConnectionEvents> events) = 0;
   // Sends `header` and `payload` as one message. Their bytes must not change until `done` has run.
-  // `done` runs once, never inside Send. It gets kCancelled after Close. OK does not mean that the
-  // peer has the message.
+  // `done` runs once, never inside Send. It gets kCancelled or kUnavailable if the connection is
+  // closed or breaks before the message is sent. OK does not mean that the peer has the message.
   virtual void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) = 0;
   // Drops the connection and all bytes under way. No message arrives after this call. If a
   // handshake is under way, OnClosed may come only when it ends. Idempotent.
@@ -90,10 +92,11 @@ class Backend {
   // The name for people: "ucx", "loopback".
   virtual std::string name() const = 0;
   // Starts to listen, and gives each incoming connection to `accept`. Returns the address, with its
-  // real port.
+  // real port; empty if the backend does not listen. Call it once, first. Errors: the backend's
+  // factory.h.
   virtual StatusOr<std::string> Start(const std::shared_ptr<EventLoop>& loop, Accept accept) = 0;
   // Dials `address`. Returns at once; the connection's events tell whether the peer is there.
-  // kInvalidArgument: not an address.
+  // kInvalidArgument: not an address, or not one that this backend can use.
   virtual StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) = 0;
   // For a side that peers cannot dial. Starts to wait at `address`, a meeting place such as a
   // relay, and gives each peer that dials there to Start's `accept`. Returns at once; the waiting
@@ -102,10 +105,10 @@ class Backend {
   virtual StatusOr<std::shared_ptr<void>> WaitAt(const std::string& /*address*/) {
     return absl::InvalidArgumentError(name() + " listens, and waits nowhere else");
   }
-  // Returns OK, or an error that says why this backend carries only sealed links.
+  // Returns OK, or an error that says why this backend carries only sealed (encrypted) links.
   virtual Status CarriesPlainLinks() const { return absl::OkStatus(); }
-  // Closes all connections and the listener; calls `done` when nothing of the backend is left.
-  // Called once.
+  // Closes all connections and the listener; then calls `done`, after which the backend may be
+  // destroyed. Must not be called twice.
   virtual void Shutdown(std::function<void()> done) = 0;
 };
 

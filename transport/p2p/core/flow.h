@@ -28,7 +28,8 @@ class SendWindow {
   // Frames with sequence numbers up to `limit` may be sent.
   explicit SendWindow(uint64_t limit) : limit_(limit) {}
   bool MaySend() const { return last_sent_ < limit_; }
-  // Returns the sequence number of the next frame to send; the first is 1.
+  // Counts one more frame as sent, and returns its sequence number; the first is 1. Does not check
+  // MaySend.
   uint64_t Take() { return ++last_sent_; }
   uint64_t last_sent() const { return last_sent_; }
   uint64_t acknowledged() const { return acknowledged_; }

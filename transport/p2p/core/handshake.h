@@ -2,7 +2,8 @@
 // Dialer tries addresses until a deadline. The Acceptor admits peers that know the secret of a link
 // that is expected or open here.
 //
-// Threads: all on the loop. No callback runs inside the call that caused it.
+// Threads: all on the loop. No callback runs inside the call that caused it. Callbacks must not be
+// null.
 #pragma once
 
 #include <array>
@@ -33,29 +34,33 @@ struct LinkClaim {
   uint32_t attempt = 0;  // 0: a new link; n: the nth time that a broken link is resumed
   Received received{};   // by the dialler
 };
+// Returns a claim of attempt 0 with a random link id above 0.
 LinkClaim ClaimNewLink();
 
 // Two connections whose peers have proved themselves.
 struct OpenedLink {
   uint64_t link_id = 0;
-  uint16_t version = 0;
-  uint32_t attempt = 0;
-  uint32_t peer_credits = 0;
-  Received told{};      // highest sequences that this side reported to the peer
-  Received received{};  // highest sequences that the peer reported
+  uint16_t version = 0;       // of the link's messages, the highest that both sides speak
+  uint32_t attempt = 0;       // as in LinkClaim
+  uint32_t peer_credits = 0;  // how many bulk frames this side may have in flight to the peer
+  Received told{};            // highest sequences that this side reported to the peer
+  Received received{};        // highest sequences that the peer reported
   std::array<std::shared_ptr<Connection>, kLanes> connections;
-  std::string address;  // the dialled address
+  std::string address;  // the dialled address; empty on the listening side
   // Duration of the successful DialAttempt, a few round trips; zero on the listening side.
   absl::Duration handshake;
 };
 
-// Returns the sealed connection that `side` uses once the proofs of `input` are exchanged. The
-// side's nonce in `input` is the public half of `own`.
+// Returns a connection that encrypts what it sends over `connection` (sealed_connection.h). `side`
+// uses it after both sides have proved themselves. `input`: what the proofs cover; the nonce of
+// `side` in it is the public half of `own`. kInvalidArgument: the peer's nonce is no usable key.
 StatusOr<std::shared_ptr<Connection>> SealedAfter(std::shared_ptr<Connection> connection,
                                                   std::string_view secret, Side side,
                                                   const EphemeralKey& own, const ProofInput& input);
 
-// Sends a frame of the handshake and keeps its bytes until they are sent.
+// Sends a frame of the handshake and keeps its bytes until they are sent. `credits`: how many bulk
+// frames the peer may have in flight to this side; 0 in frames that grant none. Does not report
+// whether the frame was sent.
 void SendHandshakeFrame(Connection& connection, wire::LinkKind kind, Lane lane, uint64_t link_id,
                         uint32_t credits, std::vector<std::byte> payload);
 
@@ -63,8 +68,8 @@ struct DialOptions {
   std::vector<std::string> addresses;
   LinkKey key;
   std::string secret;
-  uint32_t credits = 0;
-  bool sealed = false;
+  uint32_t credits = 0;  // as in LinkOptions; must be set, because the peer refuses 0
+  bool sealed = false;   // as in LinkOptions
   MonoTime deadline;
   // Time limit of one attempt: connect and four messages. The default allows for one or two lost
   // packets on a long line. A silent host must not use up the time of the next address.
@@ -73,13 +78,16 @@ struct DialOptions {
   std::function<LinkClaim()> claim = &ClaimNewLink;
 };
 
-// One try to open a link at one address: `done` gets the connections of both lanes, or the error.
+// One try to open a link at one address. `done` runs once, and gets the connections of both lanes
+// or an error.
 class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
  public:
   // `final`: another try at this address would end the same way.
   using Done = std::function<void(StatusOr<OpenedLink>, bool final)>;
   DialAttempt(std::shared_ptr<EventLoop> loop, const DialOptions& options, const LinkClaim& claim,
               Done done);
+  // Call it once. Uses `backend` only during the call. If the link is not open at `limit`, `done`
+  // gets kUnavailable.
   void Start(Backend& backend, const std::string& address, MonoTime limit);
   // Drops the connections; `done` does not run.
   void Cancel();
@@ -120,20 +128,23 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
   std::optional<EventLoop::TimerId> timer_;
 };
 
-// Tries address after address, over and over with growing pauses, until one opens the link, all
-// refuse finally, or the deadline passes.
+// Tries address after address, over and over with growing pauses. `done` runs once: with the link,
+// with kDeadlineExceeded, or, if another try is useless at every address (`final`), with the code
+// of the first address's error. Without addresses the code is kInvalidArgument. The message names
+// every address with its error. `backend` must outlive this object.
 class Dialer : public std::enable_shared_from_this<Dialer> {
  public:
   using Done = std::function<void(StatusOr<OpenedLink>)>;
   Dialer(std::shared_ptr<EventLoop> loop, Backend* backend, DialOptions options, Done done);
   void Start();
-  // Replaces the addresses. A committed attempt ends first.
+  // Replaces the addresses. If an attempt is committed (see below), it ends first.
   void Readdress(const std::vector<std::string>& addresses);
   // Stops dialling; `done` does not run.
   void Cancel();
-  // True if the attempt under way may have opened the link at the listener: better wait for it.
+  // True if the attempt under way may have opened the link at the listener. The caller should then
+  // wait for the attempt's end.
   bool committed() const { return attempt_ && attempt_->committed(); }
-  // Returns "; 10.77.0.2:41234: no answer" for each address.
+  // Returns "; 10.77.0.2:41234: no answer" for each address, with the address's last error.
   std::string Errors() const;
 
  private:

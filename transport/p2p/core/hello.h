@@ -89,7 +89,8 @@ struct LinkRefusal {
 std::vector<std::byte> EncodeHello(const LinkHello& hello);
 std::vector<std::byte> EncodeWelcome(const LinkWelcome& welcome);
 std::vector<std::byte> EncodeRefusal(const LinkRefusal& refusal);
-// Decoders return kInvalidArgument for invalid bytes.
+// Decoders return kInvalidArgument for invalid bytes. EncodeRefusal cuts the reason after
+// kMaxRefusalBytes. DecodeRefusal replaces unprintable characters of the reason by '?'.
 StatusOr<LinkHello> DecodeHello(std::span<const std::byte> payload);
 StatusOr<LinkWelcome> DecodeWelcome(std::span<const std::byte> payload);
 StatusOr<LinkRefusal> DecodeRefusal(std::span<const std::byte> payload);
@@ -108,15 +109,17 @@ struct ProofInput {
   bool sealed = false;
 };
 std::string Prove(std::string_view secret, Side side, const ProofInput& input);
-// Returns the key that seals what `side` sends on a lane. `agreed`: the result of
-// EphemeralKey::Agree (base/seal.h).
+// Returns the key, kSealKeyBytes, for the messages that `side` sends on a lane of a sealed link.
+// `agreed`: the result of EphemeralKey::Agree (base/seal.h).
 std::string SealKeyOf(std::string_view secret, std::string_view agreed, Side side,
                       const ProofInput& input);
 
-// Returns the highest version that both speak. kUnimplemented names both ranges.
+// Returns the highest version that both sides speak. kUnimplemented: there is none; the message
+// names both ranges.
 StatusOr<uint16_t> ChooseVersion(uint16_t min_a, uint16_t max_a, uint16_t min_b, uint16_t max_b);
 
-// Returns the address without its secret part, for people.
+// Returns the address without '#' and the secret after it (a relay's ticket), for people. The
+// result is a view into `address`.
 std::string_view WithoutSecret(std::string_view address);
 
 // "run demo-ab12cd epoch 3 edge 0", for people.

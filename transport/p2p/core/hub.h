@@ -25,10 +25,10 @@ class Hub : public std::enable_shared_from_this<Hub> {
   using OpenDone = std::function<void(StatusOr<std::shared_ptr<LinkCore>>)>;
 
   Hub(std::shared_ptr<EventLoop> loop, std::unique_ptr<Backend> backend);
-  // Starts the backend. Returns where it listens.
+  // Starts the backend. Returns where the backend listens. Errors are those of Backend::Start.
   StatusOr<std::string> Start();
 
-  // As the methods of the same names in Transport (link.h). `why`: the message of kCancelled.
+  // Like the methods of the same names in Transport (link.h). `why`: the message of kCancelled.
   void Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHandler> handler,
               const LinkOptions& options, Deadline deadline, OpenDone done);
   void Dial(const std::vector<std::string>& addresses, const LinkKey& key, std::string secret,
@@ -37,7 +37,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void Readdress(const LinkKey& key, const std::vector<std::string>& addresses);
   void Cancel(const LinkKey& key, std::string_view why);
 
-  // Ends all links and the backend; calls `done` when nothing is left on the loop.
+  // Ends all links and the backend; calls `done` when nothing is left on the loop. Call it once.
   void Shutdown(std::function<void()> done);
 
  private:

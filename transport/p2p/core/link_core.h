@@ -63,6 +63,8 @@ inline constexpr absl::Duration kLinkLinger = absl::Milliseconds(200);
 
 class LinkCore : public std::enable_shared_from_this<LinkCore> {
  public:
+  // `backend` is the backend's name, for description(). `opened` is the handshake's result.
+  // `handler` must not be null; `on_ending` and `on_gone` may be.
   struct Init {
     LinkKey key;
     std::string backend;

@@ -30,6 +30,7 @@ class Outbox {
   // `credits`: the credits that the peer granted in the handshake.
   explicit Outbox(uint64_t credits) : window_(credits) {}
 
+  // Queues a caller's frame, without a copy of its bytes. `done` must not be empty.
   void Push(const FrameView& view, Link::SendDone done);
   // Queues the last frame, which needs no credit. Call it once.
   void PushGoodbye();
@@ -51,8 +52,9 @@ class Outbox {
   Status OnAcknowledgement(uint64_t acknowledgement, uint32_t credits,
                            std::vector<FramePtr>* finished);
   // Goes on over a new connection. The peer has the frames up to `received`, which are handled as
-  // in OnAcknowledgement; all later frames will be sent again. `received` may be less than was
-  // acknowledged: an acknowledgement may have come on the old connection after the handshake began.
+  // in OnAcknowledgement, also for errors. Take returns all later frames again. `received` may be
+  // less than was acknowledged: an acknowledgement may have come on the old connection after the
+  // handshake began.
   Status Resume(uint64_t received, uint32_t credits, std::vector<FramePtr>* finished);
 
   // Drops and returns the frames that were never sent, except a goodbye.

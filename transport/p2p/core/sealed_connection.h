@@ -5,7 +5,7 @@
 // Only the payload of a message is encrypted. The link header stays readable, but is authenticated
 // with the payload. The header's last field holds the authentication tag, so sealing adds no bytes.
 // Both ends count messages. So a lost, repeated, reordered, changed or inserted message ends the
-// connection before its payload is used; the link then opens another connection.
+// connection with kUnavailable before its payload is used; the link then opens another connection.
 //
 // Threads: all calls on the loop, as for every Connection.
 #pragma once

@@ -1,4 +1,5 @@
-// Makes the gRPC backend of core/connection.h's interface; private to this folder and its tests.
+// Makes the gRPC implementation of internal::Backend (core/connection.h). Private to this folder
+// and its tests.
 #pragma once
 
 #include <memory>

@@ -2,8 +2,10 @@
 // payload.
 //
 // Each message is copied once on each side, into gRPC's own memory. Otherwise a connection that
-// closes could not run its `done`s soon: gRPC may keep a message as long as a dead peer's stream
-// lingers.
+// closes could not run the `done` of its sends soon: gRPC may keep a message as long as a dead
+// peer's stream lingers.
+//
+// Threads: all on the loop.
 #pragma once
 
 #include <deque>
@@ -30,7 +32,8 @@ class GrpcConnection : public internal::Connection,
     std::function<void()> closed;    // this side closes the connection, or it broke
   };
 
-  // Starts the stream. The connection adds itself to the table, and removes itself at its end.
+  // Starts `stream`. The connection adds itself to `table`, and removes itself at its end.
+  // `description`: the result of Describe.
   static std::shared_ptr<GrpcConnection> Start(std::shared_ptr<EventLoop> loop,
                                                std::unique_ptr<Stream> stream,
                                                std::shared_ptr<ConnectionTable> table,

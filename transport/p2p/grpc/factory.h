@@ -18,7 +18,7 @@ struct GrpcOptions {
 };
 
 // kAlreadyExists: the port is in use. kInvalidArgument: not an address. kFailedPrecondition: not an
-// address of this host.
+// address of this host. kInternal: gRPC cannot start its server.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const GrpcOptions& options);
 
 }  // namespace longhaul::transport::grpc

@@ -21,7 +21,8 @@ namespace longhaul::transport::grpc {
 class StreamEvents {
  public:
   virtual ~StreamEvents() = default;
-  // Answers Read. If `ok`, `message` is a whole message; else no more messages follow.
+  // Answers Read. If `ok`, `message` is a whole message, which may be kept; else no more messages
+  // follow.
   virtual void OnRead(bool ok, const ::grpc::Slice& message) = 0;
   // Answers Write. If `ok`, the operating system has the bytes; else the stream is broken.
   virtual void OnWritten(bool ok) = 0;
@@ -49,8 +50,9 @@ class Stream {
 std::unique_ptr<Stream> DialStream(const std::shared_ptr<EventLoop>& loop,
                                    std::shared_ptr<::grpc::Channel> connection);
 
-// Makes the server's side. `on_stream` gets each stream that a peer opens, and runs on a gRPC
-// thread. `peer` is the peer's address as gRPC writes it ("ipv4:127.0.0.1:4711").
+// Makes the service that accepts streams; it must outlive the gRPC server with which it is
+// registered. `on_stream` gets each stream that a peer opens, and runs on a gRPC thread. `peer` is
+// the peer's address as gRPC writes it ("ipv4:127.0.0.1:4711").
 using OnStream = std::function<void(std::unique_ptr<Stream>, const std::string& peer)>;
 std::unique_ptr<::grpc::CallbackGenericService> NewService(const std::shared_ptr<EventLoop>& loop,
                                                            OnStream on_stream);

@@ -14,13 +14,15 @@ namespace longhaul::transport {
 
 // Options of all backends; each backend reads the ones that it needs.
 struct TransportOptions {
-  std::string bind_address;    // where to listen, "10.77.0.2:0"; port 0: any free port
+  std::string bind_address;    // where UCX or gRPC listens, "10.77.0.2:0"; port 0: any free port
   std::string network_device;  // for UCX, "eth0"; empty: the device that has the address
-  // Returns host:port of the current coordinator, which carries links as a relay. Thread-safe.
+  // For relayed links: returns host:port of the current coordinator. Must be thread-safe. May be
+  // empty if every relay's address names a host (p2p/relay/factory.h).
   std::function<std::string()> coordinator = {};
 };
 
-// Makes a transport, which starts to listen. Errors are those of the backend's factory.
+// Makes a transport of this kind, which starts to listen unless the kind is kRelay. Errors are
+// those of the factory.h in the kind's folder.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(TransportKind kind,
                                                      const TransportOptions& options);
 

@@ -35,9 +35,9 @@ class RelayedConnection : public internal::Connection,
                           public std::enable_shared_from_this<RelayedConnection> {
  public:
   using Joined = std::function<void(const std::shared_ptr<RelayedConnection>&)>;
-  // Dials the relay at `address` at once. `joined` may be empty; it runs once, when the relay has
-  // joined this connection to the peer's. The connection adds itself to `table`, and removes itself
-  // when it has closed.
+  // Dials the relay at `address` at once, and shows the ticket of `way`. `joined` may be empty; it
+  // runs at most once, when the relay has joined this connection to the peer's. Errors reach
+  // OnClosed. The connection adds itself to `table`, and removes itself when it has closed.
   static std::shared_ptr<RelayedConnection> Start(std::shared_ptr<EventLoop> loop,
                                                   std::shared_ptr<ConnectionTable> table,
                                                   const HostPort& address, longhaul::relay::Way way,

@@ -16,10 +16,12 @@ namespace longhaul::transport::relay {
 
 struct RelayedOptions {
   // Returns host:port of the current coordinator. Needed for ways that name only a port: their
-  // relay is at the coordinator's host. Called on the transport's loop; must be thread-safe.
+  // relay is at the coordinator's host. May be empty if no such way is used. Called on the
+  // transport's loop; must be thread-safe.
   std::function<std::string()> coordinator;
 };
 
+// Fails only if the transport's event loop cannot start. Transport::address is empty.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const RelayedOptions& options);
 
 }  // namespace longhaul::transport::relay

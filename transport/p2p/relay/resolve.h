@@ -22,8 +22,9 @@ struct SocketAddress {
   socklen_t bytes = 0;
 };
 
-// Chooses the address to dial from a name server's answers: the first IPv4 address, as Listener
-// does; if there is no IPv4 address, the first address.
+// Chooses the address to dial from the list that getaddrinfo returned: the first IPv4 address, as
+// Listener does; if there is no IPv4 address, the first address. The result points into the list.
+// Null: the list is empty (null).
 const addrinfo* Preferred(const addrinfo* found);
 // Blocks until a name server answers. kUnavailable: the name has no address.
 StatusOr<SocketAddress> LookUp(const HostPort& address);
@@ -37,9 +38,9 @@ class Resolver : public std::enable_shared_from_this<Resolver> {
                     std::function<StatusOr<SocketAddress>(const HostPort&)> look_up = &LookUp)
       : loop_(std::move(loop)), look_up_(std::move(look_up)) {}
 
-  // Looks up `address`; `done` runs later, on the loop. A look-up of a name has its own thread.
-  // Calls for the same name before the answer wait for the same look-up. The thread may outlive the
-  // loop and this object; then `done` does not run.
+  // Looks up `address`; `done` runs later, on the loop, and gets the result of `look_up`. A look-up
+  // of a name has its own thread. Calls for the same name before the answer share one look-up. The
+  // thread may outlive the loop and this object; then `done` does not run.
   void Resolve(const HostPort& address, Done done);
 
  private:

@@ -27,6 +27,7 @@ namespace longhaul::transport::ucx {
 // has not run.
 class AsyncThread {
  public:
+  // kUnavailable: UCX's thread cannot watch a descriptor.
   static StatusOr<std::unique_ptr<AsyncThread>> Create();
   ~AsyncThread();
   AsyncThread(const AsyncThread&) = delete;

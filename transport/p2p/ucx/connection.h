@@ -1,5 +1,8 @@
 // Implements Connection by a UCX endpoint. Each message is sent as one UCX Active Message. The link
-// header is its header. The payload is not copied: UCX gets a list of its pieces, at most two.
+// header is the Active Message's header. The payload is not copied: UCX gets a list of the
+// payload's pieces, at most two.
+//
+// Threads: all on the loop.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -18,6 +21,7 @@
 
 namespace longhaul::transport::ucx {
 
+// UCX's id of the kind of Active Message that carries all messages.
 inline constexpr unsigned kMessageId = 1;
 
 class UcxConnection;
@@ -47,7 +51,8 @@ class UcxConnection : public internal::Connection,
                                                const std::string& own_text,
                                                const std::string& peer_text);
 
-  // Call exactly one of Connect, Accept and FailToStart, once. Sends wait until then.
+  // Call exactly one of Connect, Accept and FailToStart, once. Sends wait until then. Errors reach
+  // OnClosed. Accept takes ownership of `request`.
   void Connect(const SocketAddress& peer);
   void Accept(ucp_conn_request_h request);
   // Ends the connection because its address could not be found.
@@ -64,6 +69,7 @@ class UcxConnection : public internal::Connection,
   void Flush();
   // Called by the worker's message callback.
   void Deliver(std::span<const std::byte> header, std::span<const std::byte> payload);
+  // Like Close, but OnClosed gets `reason`. Only the first reason counts.
   void CloseWith(const Status& reason);
 
  private:

@@ -17,7 +17,8 @@ struct UcxOptions {
 };
 
 // Errors name the address. kInvalidArgument: not an address. kFailedPrecondition: not an address of
-// this host. kAlreadyExists: the port is in use. kUnavailable: the interface is down.
+// this host. kAlreadyExists: the port is in use. kUnavailable: the interface is down, a host name
+// has no address, or UCX fails.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const UcxOptions& options);
 
 }  // namespace longhaul::transport::ucx

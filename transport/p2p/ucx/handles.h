@@ -1,5 +1,7 @@
-// Each class owns one UCX handle, and keeps alive the other handles that its handle needs. Threads:
-// all on the loop.
+// Each class owns one UCX handle, and keeps alive the other handles that its handle needs. All
+// errors are kUnavailable. Callbacks must not be null. Progress: ucp_worker_progress.
+//
+// Threads: all on the loop.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -13,13 +15,13 @@
 
 namespace longhaul::transport::ucx {
 
-// Returns kUnavailable "<what>: <UCX's text>".
+// Returns kUnavailable "<what>: <UCX's text>", whatever `status` is.
 Status FromUcs(const std::string& what, ucs_status_t status);
 
 class Context {
  public:
-  // Makes a context that uses only TCP over `device`, a network interface, by the rules of
-  // docs/gotchas/transport.md.
+  // Makes a context that uses only TCP over `device`, a network interface such as "eth0", by the
+  // rules of docs/gotchas/transport.md.
   static StatusOr<std::shared_ptr<Context>> Create(const std::string& device);
   explicit Context(ucp_context_h context) : context_(context) {}
   Context(const Context&) = delete;
@@ -40,8 +42,10 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
   ~Worker() { ucp_worker_destroy(worker_); }
   ucp_worker_h get() const { return worker_; }
-  // Returns a descriptor that is readable when the worker has events.
+  // Returns a descriptor that is readable when the worker has events. The worker owns it.
   StatusOr<int> EventFd() const;
+  // Runs `callback` with `arg` for each Active Message with this id, inside progress. `arg` must
+  // outlive the worker.
   Status SetMessageHandler(unsigned id, ucp_am_recv_callback_t callback, void* arg);
 
  private:
@@ -52,13 +56,14 @@ class Worker {
 class Listener {
  public:
   // `on_request` gets ownership of each connection request: pass it to Endpoint::Accept or Reject.
-  // `on_request` runs inside UCX's progress.
+  // `on_request` runs inside the worker's progress.
   static StatusOr<std::unique_ptr<Listener>> Create(
       std::shared_ptr<Worker> worker, const SocketAddress& address,
       std::function<void(ucp_conn_request_h)> on_request);
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
   ~Listener();
+  // Returns the address with its real port.
   StatusOr<SocketAddress> Address() const;
   void Reject(ucp_conn_request_h request) { ucp_listener_reject(listener_, request); }
 
@@ -72,7 +77,8 @@ class Listener {
 
 class Endpoint {
  public:
-  // `on_error` runs inside the worker's progress when the peer is gone.
+  // `on_error` runs inside the worker's progress when the peer is gone, never after Close or the
+  // destructor. Accept takes ownership of `request`.
   static StatusOr<std::unique_ptr<Endpoint>> Connect(std::shared_ptr<Worker> worker,
                                                      const SocketAddress& peer,
                                                      std::function<void(Status)> on_error);

@@ -31,7 +31,8 @@ std::string ToString(const SocketAddress& address);
 // a moment.
 StatusOr<std::string> InterfaceOf(const SocketAddress& address);
 
-// Returns OK if a listener could bind here now. kAlreadyExists: the port is in use.
+// Returns OK if a listener could bind here now. kAlreadyExists: the port is in use. Other errors
+// come from the operating system.
 Status CheckBind(const SocketAddress& address);
 
 // Connects with a plain socket, for at most 500 ms, to learn why a connect failed. Call it on the

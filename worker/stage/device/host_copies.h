@@ -1,7 +1,8 @@
-// Copies tensors from a GPU to host memory at the full rate of its bus.
+// Copies tensors from a GPU to host memory at the full rate of the GPU's bus.
 //
-// A few threads copy one tensor each at a time. Every thread has a stream of its own, so that
-// copies do not wait for kernels, and two pinned buffers: one is filled while the other is read.
+// Four threads work in parallel; each copies one tensor at a time. Each thread has a CUDA stream of
+// its own, so that copies do not wait for kernels. Each thread has two pinned buffers: the GPU
+// fills one while the thread reads the other.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +20,21 @@ class HostCopies {
   // Pinned memory of all threads together. The planner reserves it (planner/memory.cc).
   static constexpr size_t kPinnedBytes = size_t{64} << 20;
 
+  // One tensor to copy.
   struct Copy {
-    const void* data_dev = nullptr;  // row-major; complete, and not written during the copy
+    const void* data_dev = nullptr;  // in GPU memory, contiguous; nothing may still write to it
     size_t elements = 0;
     bool bf16 = false;                     // else fp32
     std::vector<float>* values = nullptr;  // receives the values in fp32; replaced
   };
 
-  // kResourceExhausted if the host cannot pin the buffers.
+  // kResourceExhausted: the host cannot pin the buffers. kInternal: CUDA failed.
   static StatusOr<std::unique_ptr<HostCopies>> Create(const cuda::Device& device);
   virtual ~HostCopies() = default;
 
-  // Copies all tensors and waits for them. kDeadlineExceeded: the device does not answer.
-  // kResourceExhausted: not enough host memory. If several copies fail, returns the error of
-  // one. One call at a time.
+  // Copies all tensors and waits until they are copied. kDeadlineExceeded: the GPU does not answer
+  // within 60 s. kResourceExhausted: not enough host memory. kInternal: CUDA failed. If several
+  // copies fail, returns the error of one. One call at a time, on any thread.
   virtual Status Run(std::span<const Copy> copies) = 0;
 };
 

@@ -13,8 +13,9 @@ namespace longhaul::worker {
 std::string DefaultTorchCudaPath();
 
 // Opens the module at `path` and keeps it open until the process ends. Call it before the first use
-// of LibTorch, because LibTorch looks for its parts only once. kFailedPrecondition: the module,
-// LibTorch's CUDA part, one of its libraries (cuBLAS, cuDNN, NCCL, ...) or a GPU is missing.
+// of LibTorch, because LibTorch looks for its parts only once. Call it while the process has one
+// thread, because it sets an environment variable. kFailedPrecondition: the module, LibTorch's CUDA
+// part, one of its libraries (cuBLAS, cuDNN, NCCL, ...) or a GPU is missing.
 Status LoadTorchCuda(const std::string& path);
 
 }  // namespace longhaul::worker

@@ -1,7 +1,7 @@
 // The device on which LibTorch computes: the CPU, or a GPU. For a GPU a module is opened at run
 // time (torch_cuda.h).
 //
-// Internal to worker/stage (it shows LibTorch).
+// Internal to worker/stage (it shows LibTorch). Threads: any. Errors: LibTorch's exceptions.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -27,9 +27,9 @@ uint64_t MemoryBytes(const c10::Device& device);
 // Frees the unused part of LibTorch's cache. Does nothing on the CPU.
 void TrimMemory(const c10::Device& device);
 
-// For a thread that computes on another GPU and reads data on `device`. Gives the thread a separate
-// stream on `device`, so that its reads do not wait for other work. The data must be complete
-// already. Does nothing on the CPU.
+// For a thread that computes on another GPU and reads data on `device`. Makes a separate stream the
+// thread's current stream on `device`, so that the reads do not wait for other work. The data that
+// the thread reads must be complete already. Does nothing on the CPU.
 void ReadApartFrom(const c10::Device& device);
 
 }  // namespace longhaul::worker

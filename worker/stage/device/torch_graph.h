@@ -1,6 +1,6 @@
 // CUDA graphs: GPU work that is recorded once and then replayed with one launch. Forward and
-// backward of a stage are hundreds of short kernels. To launch them one by one would take the CPU
-// as long as it takes the GPU to run them.
+// backward of a stage are hundreds of short kernels. The CPU would need as long to launch these
+// kernels one by one as the GPU needs to run them.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -24,18 +24,21 @@ class TorchGraph {
 
 class TorchGraphRecorder {
  public:
-  // A memory pool in which graphs allocate; nothing else uses it. It lives as long as one of its
-  // graphs. Do not record into a pool any more when its last graph is gone, or when the recording
-  // of its only graph has failed. A replay of a graph may overwrite each tensor that was freed
-  // before the graph was recorded. So if several graphs share a pool, a tensor keeps its contents
-  // between replays only if it was alive while all of them were recorded.
+  // A memory pool in which only graphs allocate. The pool lives as long as one of its graphs. Do
+  // not record into a pool any more when its last graph is gone, or when the recording of its only
+  // graph has failed.
+  //
+  // A replay of a graph may overwrite each tensor that was freed before the graph was recorded. So
+  // if several graphs share a pool, a tensor keeps its contents between replays only if the tensor
+  // was alive while all these graphs were recorded.
   using Memory = c10::MempoolId_t;
 
   virtual ~TorchGraphRecorder() = default;
   virtual Memory NewMemory() = 0;
   // Calls `work` and records its kernels, which do not run now. `work` must not wait for the
   // device. Work of the same kind must have run before without a recording, so that libraries are
-  // initialised.
+  // initialized. The graph uses memory of tensors outside the pool by address: keep these tensors
+  // as long as the graph.
   virtual std::unique_ptr<TorchGraph> Record(const Memory& memory,
                                              const std::function<void()>& work) = 0;
 };

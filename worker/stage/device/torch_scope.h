@@ -1,4 +1,5 @@
 // Wraps every call into LibTorch: sets the number of threads, and turns exceptions into Status.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,8 @@
 
 namespace longhaul::worker {
 
-// Totals over all communicators that count into this object. Used on the rank's thread.
+// Totals of one rank, over all communicators that count into this object. Only the rank's thread
+// uses it.
 struct RankUse {
   std::array<uint64_t, 6> sent_bytes{};  // after compression; index: collective::Op
   double seconds = 0;                    // inside calls; 0 on a GPU, where calls are only queued
@@ -20,7 +21,8 @@ struct RankUse {
   RankUse operator-(const RankUse& before) const;
 };
 
-// Returns a communicator that passes calls on to `below` and counts them in `use`.
+// Returns a communicator that passes calls on to `below` and counts them in `use`. Neither may be
+// null; the result shares ownership of both.
 std::shared_ptr<collective::Communicator> Counted(std::shared_ptr<collective::Communicator> below,
                                                   std::shared_ptr<RankUse> use);
 

@@ -17,8 +17,9 @@
 //
 // Threads: as for a Stage; the ranks' threads belong to the group. Errors: as for a Stage, and
 // kInvalidArgument for options that a group does not support or a model that cannot be split over
-// this number of ranks. A rank that fails ends the group. The call then returns an error "rank 1:
-// ..." within 2 s, when all ranks have stopped, and all later calls fail: make a new stage.
+// this number of ranks. After kInvalidArgument and kFailedPrecondition the group can go on. Any
+// other error of a rank ends the group: the call returns an error "rank 1: ..." within 2 s, when
+// all ranks have stopped, and all later calls fail. Make a new stage then.
 #pragma once
 
 #include <memory>
@@ -29,8 +30,8 @@
 
 namespace longhaul::worker {
 
-// `options.ranks` must have at least two entries. `make_communicators` is called once on each
-// rank's thread.
+// `options.ranks` must have at least two entries, as many as `options.group.tensor`.
+// `make_communicators` is called once on each rank's thread, before MakeGroupStage returns.
 StatusOr<std::unique_ptr<Stage>> MakeGroupStage(const StageOptions& options,
                                                 const MakeCommunicators& make_communicators);
 

@@ -2,8 +2,10 @@
 // whole, in host memory. They are joined from the shares of the ranks, and later cut into shares
 // again.
 //
-//   std::vector<SharedParameter> whole = joined.Join(of_ranks);   // the exchange changes these
+//   std::vector<SharedParameter> whole = joined.Join(of_ranks);   // the caller changes the values
 //   joined.Cut(rank);                                             // for each rank
+//
+// Join must not run at the same time as Join or Cut. No call can fail.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +27,9 @@ class JoinedParameters {
   JoinedParameters(const Shares& shares, size_t threads) : shares_(shares), threads_(threads) {}
 
   // Joins the ranks' shares into whole parameters, in the stage's order. `of_ranks`: the result of
-  // Stage::SharedParameters on each rank. If several ranks hold the same share, their values must
-  // be equal. This object owns the memory of the result, which is valid until the next Join.
+  // Stage::SharedParameters on each rank; its spans must stay valid until the last Cut. If several
+  // ranks hold the same share, their values must be equal. This object owns the memory of the
+  // result, which is valid until the next Join.
   std::vector<SharedParameter> Join(std::vector<std::vector<SharedParameter>> of_ranks);
   // Writes the share of rank `rank` back from the whole values into the memory that this rank gave
   // to Join. Ranks may call it concurrently.

@@ -27,8 +27,8 @@ namespace longhaul::worker {
 
 class Overlap {
  public:
-  // `host_waits`: true if an exchange blocks the host until the device is done. Then deferred work
-  // is queued before the exchange, else after it.
+  // `host_waits`: true if an exchange blocks the host until the device is done. Then Exchange
+  // queues the deferred work before the exchange; else after it.
   explicit Overlap(bool host_waits) : host_waits_(host_waits) {}
   Overlap(const Overlap&) = delete;
   Overlap& operator=(const Overlap&) = delete;
@@ -36,9 +36,10 @@ class Overlap {
   // Keeps `work` for the next Exchange or RunDeferred. Deferred work runs in order, on the stream
   // that is current when it runs. It must not call Exchange.
   void Defer(std::function<void()> work);
-  // Runs `exchange` and the deferred work. Returns the result of `exchange`; work that is queued
-  // later on this thread's current stream of `device` may use it. `exchange` may read tensors that
-  // were queued on this stream before. What it allocates belongs to the stream of the exchange.
+  // Runs `exchange` and the deferred work, and returns the result of `exchange`. Later work on this
+  // thread's current stream of `device` may use the result. `exchange` may read tensors that
+  // earlier work on this stream computes. Tensors that `exchange` allocates belong to the
+  // exchange's own stream.
   at::Tensor Exchange(const c10::Device& device, const std::function<at::Tensor()>& exchange);
   // Runs the deferred work without an exchange.
   void RunDeferred();

@@ -1,6 +1,6 @@
-// The exchanges that the layers of a rank make with the other ranks of a tensor-parallel group.
-// The exchanges happen at the borders of regions, that is, of parts of the model in which matrices
-// are split over ranks.
+// The exchanges that the layers of a rank make with the other ranks of a tensor-parallel group. A
+// region is a part of the model in which matrices are split over ranks. The exchanges happen where
+// regions begin and end.
 //
 //   x = group->Begin(x);                                       // before a stage's blocks
 //   y = group->Enter(norm(group->EnterNorm(x)));
@@ -15,12 +15,13 @@
 //   partial   first some shared channels, which are the same on all ranks, then channels of its
 //             own (CAAT-Net, Sections 3 and 4). Only shared channels are exchanged
 //
-// The functions do this. For a kind that is not named they do nothing:
+// The functions exchange the following. If a cell does not name the group's kind, the function
+// passes its argument on without an exchange:
 //
 //              forward                                   backward
 //   Begin      sequence: own tokens                      gathers tokens
 //              partial: own channels of the boundary     gathers channels
-//   EnterNorm  -                                         partial: sums shared channels
+//   EnterNorm  nothing                                   partial: sums shared channels
 //   Enter      sequence: gathers tokens                  plain: sums; sequence: sums own tokens
 //   Leave      plain: sums; sequence: sums own tokens;   sequence: gathers tokens
 //              partial: sums shared channels
@@ -64,7 +65,7 @@ class RankGroup {
     // Number of parts into which the experts of a block are divided. Each part is on `size /
     // experts` consecutive ranks.
     uint32_t experts = 1;
-    bool backward_waits = false;  // sums of gradients block the host (zip)
+    bool backward_waits = false;  // exchanges in backward block the host (zip)
     bool in_bf16 = false;         // products, and the tensors exchanged between them, are bf16
     bool partial() const { return shared_channels < hidden; }
   };
@@ -116,14 +117,17 @@ class RankGroup {
   // ranks. Does nothing in partial groups.
   at::Tensor EnterWhole(const at::Tensor& whole) const;
 
-  // --- Exact, without gradients. Sum and Maximum return a new tensor of the type of `part`: fp32,
+  // --- Exact, that is, through RankCommunicators::exact; without gradients. Sum and Maximum reduce
+  // `part` element by element over all ranks, and return a new tensor of the type of `part`: fp32,
   // fp16 or bf16.
   at::Tensor Sum(const at::Tensor& part) const;
   at::Tensor Maximum(const at::Tensor& part) const;
   // Gathers `own`, (numbers) int64, of all ranks. Returns (ranks, numbers) int64.
   at::Tensor GatherNumbers(const at::Tensor& own) const;
 
-  // --- Without gradients, for the functions above. `way` names the communicator.
+  // --- Without gradients, for the functions above. `way`: the member of RankCommunicators that
+  // carries the exchange. A name with Own returns this rank's part; a name with Gather joins the
+  // parts of all ranks. SumShared sums the shared channels and copies the rank's own channels.
   using Through = std::shared_ptr<collective::Communicator> RankCommunicators::*;
   at::Tensor SumThrough(Through way, const at::Tensor& part) const;
   // Reduce-scatter: returns this rank's tokens of the sum.

@@ -1,5 +1,5 @@
-// One thread for each rank of a group. This thread makes all calls of its rank, because LibTorch
-// keeps the current stream and the number of threads for each thread separately.
+// One thread for each rank of a group. All calls of a rank run on the rank's thread, because
+// LibTorch keeps the current stream and the number of threads for each thread separately.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,7 @@ class RankThreads {
   RankThreads& operator=(const RankThreads&) = delete;
 
   // Runs `work` on all threads at the same time, waits for all, and returns their results by rank.
-  // Only one call at a time.
+  // `work` must not throw. Only one call of Run at a time.
   std::vector<Status> Run(const Work& work);
 
  private:

@@ -28,12 +28,13 @@ class SharedReader {
   SharedReader(const Shares& shares, const ReadParameter& read, uint32_t ranks)
       : shares_(shares), read_(read), asked_(ranks) {}
 
-  // Returns a function that reads the share of rank `rank`. All ranks must read the same parameters
-  // in the same order, even if their share is empty. Each call blocks until all ranks have read
-  // the previous parameter. Its errors are those of `read`, and kAborted: another rank has failed
-  // or called End.
+  // Returns a function that reads the share of rank `rank`; this object must outlive it. All ranks
+  // must read the same parameters in the same order, even if their share is empty. Each call blocks
+  // until all ranks have read the previous parameter. Errors of the call: those of `read`, and
+  // kAborted: another rank has failed or called End.
   ReadParameter OfRank(uint32_t rank);
-  // Call it when a rank has failed. Reads of all ranks then fail, so that no rank waits for it.
+  // Call it when a rank has failed. Then the reads of all ranks fail, so that no rank waits for the
+  // rank that has failed.
   // Thread-safe.
   void End();
 

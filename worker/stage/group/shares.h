@@ -1,4 +1,6 @@
-// Cuts arrays of a checkpoint into the shares of a group's ranks, and joins shares again. Pure.
+// Cuts arrays of a checkpoint into the shares of a group's ranks, and joins shares again. Pure
+// functions, thread-safe. A name that belongs to no parameter of the stage ends the process, unless
+// a comment says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,8 @@ namespace longhaul::worker {
 // The parameters of a stage, and each rank's share of each parameter.
 class Shares {
  public:
-  // kInvalidArgument: the model cannot be split over this number of ranks.
+  // `parameters`: all parameters of the stage, in its order. `ranks`: how the group splits the
+  // model. kInvalidArgument: the model cannot be split over this number of ranks.
   static StatusOr<Shares> Of(const ModelSpec& spec,
                              const std::vector<model::PlacedParameter>& parameters,
                              const model::Ranks& ranks);
@@ -29,12 +32,14 @@ class Shares {
   // parameter of this stage. kFailedPrecondition: an array does not have the shape of its
   // parameter; the message names it.
   StatusOr<StageSnapshot> Cut(const StageSnapshot& whole, uint32_t rank) const;
-  // Cut copies the share of rank `rank` out of one whole parameter; Join copies it into the whole.
+  // Cut copies the share of rank `rank` out of one whole parameter; Join copies the share into the
+  // whole parameter. `whole` and `share` must have the sizes of parameter and share, row-major.
   void Cut(std::string_view parameter, std::span<const float> whole, uint32_t rank,
            std::span<float> share) const;
   void Join(std::string_view parameter, std::span<const float> share, uint32_t rank,
             std::span<float> whole) const;
-  // WholeShape returns the shape of a whole parameter; PlaceOf its position in the stage's order.
+  // WholeShape returns the shape of a whole parameter; PlaceOf its position in the stage's order,
+  // from 1.
   std::vector<int64_t> WholeShape(std::string_view parameter) const;
   size_t PlaceOf(std::string_view parameter) const;
 

@@ -20,8 +20,8 @@
 
 namespace longhaul::worker {
 
-// Numbers of rows in the all-to-all in which tokens go to their experts and come back. The
-// all-to-all runs in a set of ranks that together hold each expert once.
+// Numbers of rows in the all-to-all that sends tokens to their experts, and in the all-to-all that
+// brings outputs back. The exchange runs in a set of ranks that together hold each expert once.
 struct SlotExchange {
   std::vector<int64_t> send, receive;  // rows to and from each rank of the group; 0 outside the set
   // Rows received from each rank of the set for each expert of this rank: [rank of the
@@ -41,8 +41,8 @@ class Dispatch {
   // Number of rows of each expert of this rank, in the order of the rows that Send returns.
   const std::vector<int64_t>& held() const { return held_; }
   // Sends `rows`, this rank's tokens (tokens, channels), to their experts. Returns the rows that
-  // all ranks send to this rank's experts. In backward the gradient of a token is the sum over its
-  // slots.
+  // the experts of this rank get, (sum of held(), channels), sorted by expert. In backward the
+  // gradient of a token is the sum over its slots.
   at::Tensor Send(const at::Tensor& rows) const;
   // Brings the experts' outputs back and sums them with `weights`, (tokens, slots of a token) fp32.
   // `of_experts`: an output for each row that Send returned, in the same order. Returns one fp32

@@ -28,7 +28,7 @@ struct Parameter {
   // For a matrix of a block: number of matrices that are stacked in its rows (3 for fused q, k, v).
   // 0 for other parameters.
   uint32_t block_matrices = 0;
-  bool tied = false;  // as in run/model/parameter.h
+  bool tied = false;  // it is embedding and head of a tied model (run/model/parameter.h)
   // True: another stage or rank holds the same numbers, and counts them in the gradient norm.
   bool counted_elsewhere = false;
   // Set in a group if several ranks hold the same rows, and each has only a part of their gradient,
@@ -37,7 +37,7 @@ struct Parameter {
     int64_t whole_rows = 0, first_row = 0;
   };
   std::optional<Summed> summed;
-  bool balances = false;  // as in run/model/parameter.h
+  bool balances = false;  // a bias that balances experts; it has no gradient (moe.h)
 };
 
 // LoRA's addition to a Linear: scale * b (a x). Without LoRA, `a` and `b` are undefined.
@@ -47,10 +47,10 @@ struct Adapter {
   double scale = 0;
 };
 
-// A matrix product, computed in the stage's compute type whatever the type of `x`. Its backward
-// itself adds to the fp32 gradients of the parameters. On a GPU the product does the addition, so
-// its result is not rounded to bf16 first. Frozen parameters get no gradient. A Linear must outlive
-// each tensor that it computed.
+// A matrix product: (..., inputs) to (..., outputs), computed in the stage's compute type whatever
+// the type of `x`. Backward adds the gradients of the parameters directly to their fp32 grad(). On
+// a GPU the product kernel does this addition, so no gradient is rounded to bf16 first. Frozen
+// parameters get no gradient. A Linear must outlive each tensor that it computed.
 struct Linear {
   at::Tensor weight, bias;  // (outputs, inputs); bias undefined if there is none
   // The operands of the product: copies in bf16 (LayerMaker::RefreshCasts), or the parameters
@@ -61,14 +61,14 @@ struct Linear {
   // there a rank adds the bias only to its own channels, which are not summed over ranks.
   int64_t first_biased = 0;
   Adapter adapter;
-  // Set in a group if the outputs are divided over ranks. Then the weight gradient is computed
-  // later, while the gradient of the input is summed over ranks.
+  // Set in a group if the outputs are divided over ranks; the RankGroup owns it. Then the weight
+  // gradient is computed later, while the gradient of the input is summed over ranks.
   Overlap* overlap = nullptr;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// The product that makes the logits. Logits are fp32, as the loss needs; otherwise a Head is as a
-// Linear without bias. In a group it makes the logits of this rank's share of the vocabulary.
+// The product that makes the logits. Logits are fp32, as the loss needs; otherwise a Head works as
+// a Linear without bias. In a group it makes the logits of this rank's share of the vocabulary.
 struct Head {
   at::Tensor weight;  // (vocabulary, channels)
   // As in Linear. In bf16 on a GPU, rows of zeros at its end make the number of rows a multiple of
@@ -86,10 +86,10 @@ struct Scorer {
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// Looks up rows of a table, in fp32. Its backward itself adds to the gradient of the table; on a
-// GPU only to the rows that were read, in a deterministic order. An Embedding must outlive each
-// tensor that it returned. In a group each rank holds a share of the table's rows, and all ranks
-// get all rows that are looked up.
+// Looks up rows of a table: ids (...) int64 to (..., channels) fp32. Backward adds directly to the
+// table's grad(); on a GPU only to the rows that were read, in a deterministic order. An Embedding
+// must outlive each tensor that it returned. In a group each rank holds a share of the table's
+// rows, and all ranks get all rows that are looked up.
 struct Embedding {
   at::Tensor weight;      // (rows, channels)
   int64_t first_row = 0;  // table row of this rank's first row
@@ -164,8 +164,9 @@ class LayerMaker {
   // Bytes of the frozen parameters.
   uint64_t frozen_bytes() const;
   at::ScalarType compute_type() const { return compute_type_; }
-  // Sets all published parameters to values from `read`, one at a time. In a group `read` must give
-  // this rank's shares.
+  // Sets all parameters that published models have to values from `read`, one parameter at a time.
+  // In a group `read` must give this rank's shares; for a parameter that this rank does not hold,
+  // `read` is called with no values. Returns the first error of `read`.
   Status Load(const ReadParameter& read) const;
   // Updates the bf16 copies that products use. Call it after parameters have changed.
   void RefreshCasts() const;

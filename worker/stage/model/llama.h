@@ -1,7 +1,7 @@
 // The layers of family llama (Llama, Mistral, Qwen) over the parameters of run/model/llama.cc, and
 // of family moe (run/model/moe.cc), which differs in the MLP.
 //
-// Internal to worker/stage, as model.h.
+// Internal to worker/stage. Threads and errors: as in model.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

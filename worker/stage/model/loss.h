@@ -1,9 +1,10 @@
 // The end of the last stage: final norm, head and loss of one sequence chunk, called "slice" in
 // code.
 //
-// If the logits are large (run/model/loss_chunks.h), they are computed for one chunk of tokens at a
-// time, in forward and again in backward. Between the two, only the hidden state is kept. Loss and
-// gradients then differ from those without chunks only by rounding. They still repeat to the bit.
+// If the logits are large (run/model/loss_chunks.h), they are computed for one part of the tokens
+// at a time, called "chunk" below, in forward and again in backward. Between forward and backward
+// only the hidden state is kept. Loss and gradients then differ from those without chunks only by
+// rounding. They still repeat to the bit.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.

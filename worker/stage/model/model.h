@@ -22,16 +22,17 @@ struct KeysAndValues {
   at::Tensor keys, values;
 };
 
-// Keeps the keys and values of earlier tokens, so that current tokens can attend to them.
+// Keeps the keys and values of earlier tokens, so that current tokens can attend to earlier ones.
 class Past {
  public:
   virtual ~Past() = default;
-  // Appends the keys and values of the current tokens in one block. Returns those of all tokens so
-  // far in this block.
+  // Appends the keys and values that block number `block` of the stage computed for the current
+  // tokens. Returns the keys and values of all tokens so far in this block.
   virtual KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) = 0;
 };
 
-// The cache of keys and values for generation. It keeps all tokens so far.
+// The cache of keys and values for generation. It keeps all tokens so far. `tokens`: their number;
+// Model::Extend counts them.
 class Seen final : public Past {
  public:
   KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) override;
@@ -85,7 +86,8 @@ class Model {
   // Final norm and head, on the last stage: (..., channels) to (..., vocabulary), fp32. In a group:
   // this rank's share of the vocabulary.
   virtual at::Tensor Logits(const at::Tensor& x) const = 0;
-  // Runs the whole stage. Returns its hidden state; on the last stage the logits.
+  // Runs the whole stage. `input`: as for RunBlocks. `documents`: as for LayoutOf. Returns the
+  // stage's hidden state; on the last stage the logits.
   at::Tensor Forward(const at::Tensor& input, const at::Tensor& documents = {}) const;
   // Runs the stage for generation, without gradients. `input`: the ids or hidden states of the
   // tokens that follow those in `seen`, shaped as for RunBlocks. After the first call `input` must
@@ -106,7 +108,7 @@ class Model {
   // Returns the sum of cross-entropies over targets that are not kNoTarget, without division.
   at::Tensor SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) const;
 
-  // As LayerMaker::Load, in the descriptor's order.
+  // As LayerMaker::Load, in the order of the family's descriptor (run/model/family.h).
   Status Load(const ReadParameter& read) const { return maker_.Load(read); }
 
   // At the end of a step the model itself changes the biases that balance experts. Call EndStep

@@ -36,8 +36,8 @@ class Mixture {
   // (RankGroup::ToExperts). Returns fp32 of the same shape.
   at::Tensor operator()(const at::Tensor& x) const;
 
-  // Both end a step; only EndStep moves the biases. The tokens of a step are those of all forwards
-  // with gradients.
+  // Both end a step; only EndStep moves the biases. A step counts the tokens of all forwards that
+  // run with gradients.
   void EndStep() const;
   void ForgetStep() const;
   // Number of tokens of each expert, over all ranks, in the last step that EndStep ended.

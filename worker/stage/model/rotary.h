@@ -1,7 +1,8 @@
 // Rotary position embeddings, as the published weights of Llama and Qwen need them: channel i of
 // the first half of a head and channel i of its second half form a pair, which is rotated.
 //
-// Internal to worker/stage (it shows LibTorch). Immutable. Errors: LibTorch's exceptions.
+// Internal to worker/stage (it shows LibTorch). Immutable, so thread-safe. Errors: LibTorch's
+// exceptions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,8 +20,9 @@ class Rotary {
   // tables are fp32.
   Rotary(const ModelSpec& model, at::Device device);
 
-  // Rotates `x`, (rows, tokens, heads, channels). `first`: the position of the first token.
-  // Computes in fp32, and returns the type of `x`.
+  // Rotates `x`, (rows, tokens, heads, channels of a head). `first`: the position of each row's
+  // first token; first + tokens must not exceed the context. Computes in fp32, and returns a tensor
+  // of the shape and type of `x`.
   at::Tensor Turn(const at::Tensor& x, int64_t first = 0) const;
 
  private:

@@ -50,8 +50,8 @@ class Optimizer {
   // be those of the parameters for which the optimizer was made.
   virtual void MoveTo(const std::vector<Parameter>& parameters) = 0;
 
-  // Returns the whole optimizer state, in an order that depends only on the parameters. To restore
-  // the optimizer, write into these tensors.
+  // Returns the whole optimizer state, in an order that depends only on the parameters. The tensors
+  // are the optimizer's own: to restore the optimizer, write into them.
   virtual const std::vector<Moment>& moments() const = 0;
 };
 

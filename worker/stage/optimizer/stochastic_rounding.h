@@ -1,6 +1,6 @@
 // Rounds fp32 to bf16, up or down at random, so that the expected result is the fp32 number. A sum
-// that is rounded so after each small addition grows as it should. Rounding to the nearest would
-// lose the additions.
+// that is rounded in this way after each small addition grows correctly on average. Rounding to the
+// nearest would lose the additions.
 //
 // Random numbers are Philox4x32-10, keyed by the seed, the step and the parameter's name. The
 // counter is the index of the element. So the numbers are the same on each device and after a
@@ -26,7 +26,7 @@ class StochasticRounding {
   // Each element has 32 random bits, enough to round two numbers.
   enum class Half : uint8_t { kLow, kHigh };
 
-  // `name`: of the parameter.
+  // `name`: name of the parameter. `step`: the optimizer step; each step rounds differently.
   StochasticRounding(uint64_t seed, uint64_t step, std::string_view name);
 
   // Returns the number of elements to round at a time, a multiple of 4. Their random bits and

@@ -20,11 +20,12 @@
 
 namespace longhaul::worker {
 
-// The inputs of a slice's forward, which copies them.
+// The inputs of a slice's forward. Forward copies the tensors, so their memory may be freed
+// afterwards.
 struct PassInput {
   at::Tensor source;   // ids (rows, tokens), integers; or the activation; on any device
   at::Tensor targets;  // on the last stage; shaped as ids
-  // Undefined unless the stage's options need them. `counted`: an fp32 scalar
+  // Undefined unless the stage's options need these two. `counted`: an fp32 scalar
   // (Stage::Input::counted). `documents`: integers for all tokens of the microbatch, (rows,
   // context).
   at::Tensor counted, documents;
@@ -33,16 +34,15 @@ struct PassInput {
 class MicrobatchPass {
  public:
   virtual ~MicrobatchPass() = default;
-  // Returns the output, fp32. On the last stage this is the loss of the slice, a scalar.
+  // Returns the output, (rows, tokens, channels) fp32. On the last stage the output is the loss of
+  // the slice, an fp32 scalar.
   virtual at::Tensor Forward(const PassInput& input) = 0;
   // Adds to the gradients of the parameters, and returns the gradient of the input, fp32; undefined
   // on the first stage. `gradient`: the gradient of the output; undefined on the last stage.
   virtual at::Tensor Backward(const at::Tensor& gradient) = 0;
   // As Stage::TellWhatIsFinal, for the Backward of this pass.
-  virtual bool TellWhatIsFinal(std::function<void(uint32_t)> final) {
-    static_cast<void>(final);
-    return false;
-  }
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): overriders keep it
+  virtual bool TellWhatIsFinal(std::function<void(uint32_t)> /*final*/) { return false; }
 };
 
 // The CUDA graphs for the slices of one microbatch.
@@ -66,8 +66,8 @@ class MicrobatchPasses {
   // Records the graphs for `microbatches` microbatches now, so that none is recorded during a step.
   // Call it while no microbatch is in flight.
   void Prepare(size_t microbatches);
-  // Runs the forward of slice `index` for a validation: no Backward follows. The slices of a
-  // microbatch must come in order.
+  // Runs the forward of slice `index` for a validation: no Backward follows. Returns what
+  // MicrobatchPass::Forward returns. The slices of a microbatch must come in order.
   at::Tensor Evaluate(const PassInput& input, uint32_t index = 0);
   // Clears the gradients of the parameters. Call it after the optimizer has used them.
   void ForgetGradients();

@@ -40,8 +40,8 @@ class SlicePast final : public Past {
   SlicePast(std::shared_ptr<MicrobatchPast> microbatch, uint32_t index)
       : microbatch_(std::move(microbatch)), index_(index) {}
 
-  // Call Begin before the blocks run in forward. Call BeginAgain before backward, where they may
-  // run again to recompute activations; then the keys and values of the first run are kept.
+  // Call Begin before the blocks run in forward. Call BeginAgain before backward. If blocks run
+  // again in backward to recompute activations, the keys and values of the first run are kept.
   void Begin() { again_ = false; }
   void BeginAgain() { again_ = true; }
 

@@ -17,8 +17,8 @@ class SliceTurns {
   // `slices`: number of slices of each microbatch.
   explicit SliceTurns(uint32_t slices) : order_(slices) {}
 
-  // Return OK if the slice may run now. kInvalidArgument: it may not; the message names the slice
-  // that must, or must not, have run before. They change nothing.
+  // Return OK if the slice may run now. kInvalidArgument: the slice may not run now; the message
+  // says why. These functions change nothing.
   Status CheckForward(Slice slice) const;
   Status CheckBackward(Slice slice) const;
   Status CheckEvaluation(Slice slice) const;

@@ -25,15 +25,16 @@ class Sdp4bitTensors {
   explicit Sdp4bitTensors(std::optional<cuda::Device> gpu) : gpu_(std::move(gpu)) {}
 
   // Encode `values` into a section, decode a section, and transform gradients in place (`back`:
-  // undo this). As the functions of these names in codec/sdp4bit/cpu/kernels.h. On a GPU their CUDA
-  // forms run, on the current stream.
+  // undo the transform). Arguments are those of the functions with these names in
+  // codec/sdp4bit/cpu/kernels.h. On a GPU, CUDA kernels are queued on the current stream.
   void Encode(const at::Tensor& values, uint32_t group, const codec::RoundingNoise* noise,
               uint64_t number, const at::Tensor& section) const;
   void Decode(const at::Tensor& section, uint32_t group, const at::Tensor& out) const;
   void Transform(const at::Tensor& values, bool back) const;
-  // Writes the mean of the gradients of all replicas to `out`. They are summed in the order of
-  // replicas. `parts`: for each other replica a section of transformed numbers in groups of
-  // kGradientGroup; parts[own] has this replica's out.numel() gradients, not transformed, as fp32.
+  // Writes the mean of the gradients of all replicas to `out`. Sums in the order of replicas.
+  // `parts`: one tensor for each replica. parts[own], of this replica, has out.numel() gradients,
+  // not transformed, as fp32. The others are sections of transformed numbers in groups of
+  // kGradientGroup (codec/sdp4bit/format.h).
   void Mean(std::span<const at::Tensor> parts, size_t own, const at::Tensor& out) const;
 
  private:

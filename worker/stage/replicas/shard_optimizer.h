@@ -4,7 +4,8 @@
 // A piece gets exactly the update that it would get with the whole parameter, except for the random
 // bits that round bf16 state. With Muon, a piece of a block's matrix must be a whole parameter.
 //
-// Threads: one at a time. Errors: those of a Stage for LibTorch's exceptions (stage.h).
+// Threads: one at a time. Errors of all methods: kResourceExhausted (memory) and kInternal
+// (LibTorch's exception).
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,9 @@
 
 namespace longhaul::worker {
 
-// A piece of a parameter: its elements [first, first + value.size()). The memory of the spans must
-// outlive the optimizer.
+// A piece of a parameter: its elements [first, first + value.size()), row-major. Each step reads
+// `gradient` and updates `value`; both have the same size. `decays`: weight decay applies. The
+// memory of the spans must outlive the optimizer.
 struct ParameterShard {
   std::string name;            // of the whole parameter
   std::vector<int64_t> shape;  // of the whole parameter
@@ -40,11 +42,13 @@ class ShardOptimizer {
                                                           const DeviceName& device,
                                                           uint32_t threads,
                                                           std::vector<ParameterShard> shards);
-  // Makes an optimizer for a replay. Its Step sleeps for the time `step` instead of computing.
+  // Makes an optimizer for a replay. Its Step sleeps for the time `step` instead of computing. It
+  // has no optimizer state.
   static std::unique_ptr<ShardOptimizer> OfReplay(absl::Duration step);
   virtual ~ShardOptimizer() = default;
 
-  // As Stage::OptimizerStep, but does not clear the gradients.
+  // Updates all pieces, as Stage::OptimizerStep. Does not clear the gradients, and checks neither
+  // the order of steps nor `gradient_scale`.
   virtual Status Step(longhaul::Step step, double learning_rate, double gradient_scale) = 0;
   // Returns the optimizer state as pieces (snapshot_shards.h).
   virtual StatusOr<std::vector<NamedArray>> Moments() const = 0;

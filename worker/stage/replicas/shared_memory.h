@@ -18,7 +18,7 @@ namespace longhaul::worker {
 class SharedMemory {
  public:
   // Returns all parameters except the biases that balance experts, because the stage changes these
-  // itself.
+  // biases itself. The result is valid until the next Read; gradients only until ForgetGradients.
   std::vector<SharedParameter> Read(const std::vector<Parameter>& parameters, SharedIn memory);
   // Copies the values that the caller wrote back into the parameters. Call Read with the same
   // parameters first.

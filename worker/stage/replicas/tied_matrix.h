@@ -1,7 +1,8 @@
-// The matrix of a tied model in a stage that uses it only as embedding, or only as head. Another
-// stage holds a copy of the matrix for the other use. Both stages apply the same updates.
+// The matrix of a tied model, in which embedding and head are the same matrix. This stage uses the
+// matrix only as embedding, or only as head. Another stage holds a copy for the other use. Both
+// stages apply the same updates.
 //
-// Threads and errors: as for the stage.
+// Threads and errors: as for the stage (stage.h).
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,14 @@ class TiedMatrix {
   virtual uint32_t rows() const = 0;
   virtual uint32_t channels() const = 0;
 
-  // Read some rows of the gradient, or add to them. Call them between the last Backward of a step
-  // and the optimizer. `rows`: ascending, at least one. `values`: rows.size() x channels() numbers
-  // in host memory, row-major. In the stage with the head, ReadGradient first turns each -0 in
-  // these rows into 0. The stage with the embedding adds the rows to zeros, and a sum of 0 and -0
-  // is 0. So both stages have the same bits.
+  // Read some rows of the gradient, or add to some rows. Call both between the last Backward of a
+  // step and the optimizer. `rows`: indices below rows(), ascending, all different, at least one.
+  // `values`: rows.size() x channels() numbers in host memory, row-major. kFailedPrecondition: no
+  // Backward has run yet.
+  //
+  // In the stage with the head, ReadGradient first turns each -0 in these rows into 0. The stage
+  // with the embedding adds the rows to zeros, and a sum of 0 and -0 is 0. So both stages have the
+  // same bits.
   virtual Status ReadGradient(std::span<const int32_t> rows, std::span<float> values) = 0;
   virtual Status AddToGradient(std::span<const int32_t> rows, std::span<const float> values) = 0;
 };

@@ -12,8 +12,8 @@
 
 namespace longhaul::worker {
 
-// Returns null if no other stage holds a copy of one of `parameters`. `parameters` must outlive the
-// result.
+// Returns null if no other stage holds a copy of one of `parameters`, the parameters of the stage's
+// model. `parameters` must outlive the result.
 std::unique_ptr<TiedMatrix> TiedMatrixOf(const StageOptions& options,
                                          const std::vector<Parameter>& parameters);
 

@@ -26,16 +26,17 @@ using ArrayIndex = std::unordered_map<std::string_view, const NamedArray*>;
 // Finds arrays by name. `arrays` must outlive the result.
 ArrayIndex Index(const std::vector<NamedArray>& arrays);
 
-// A tensor, and the array with the values that it shall get.
+// A tensor that is restored, and the array with its new values, which the ArrayIndex refers to.
 struct Restored {
   at::Tensor to;
   const NamedArray* from = nullptr;
 };
-// Finds the array for the tensor `to`. kFailedPrecondition: there is none of this name, or its
-// shape is not that of `to`.
+// Finds the array `name` for the tensor `to`; copies nothing. kFailedPrecondition: no array has
+// this name, or the array has another shape than `to`.
 StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const at::Tensor& to);
-// Returns OK if `index` has `moment` ("<parameter>.exp_avg"), or no optimizer state of the
-// parameter. kFailedPrecondition: it has the state of an optimizer of another kind than `own`.
+// Checks that a checkpoint's optimizer state is of kind `own`. Returns OK if `index` has `moment`
+// ("<parameter>.exp_avg"), or no optimizer state of this parameter. kFailedPrecondition: `index`
+// has state of the other kind.
 Status CheckKind(const ArrayIndex& index, const std::string& moment, OptimizerKind own);
 
 }  // namespace longhaul::worker

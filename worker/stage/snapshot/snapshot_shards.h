@@ -3,7 +3,7 @@
 // element FIRST on. A reader assembles the elements that it needs, so the number of replicas may
 // have changed since.
 //
-// Pure. Errors: kFailedPrecondition naming the missing array.
+// Pure functions, thread-safe. Errors: kFailedPrecondition naming the missing array.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,9 @@ namespace longhaul::worker {
 // steps.
 inline constexpr std::string_view kMaster = ".master", kResidual = ".residual";
 
-// WholeName splits "NAME@FIRST.SUFFIX" into "NAME.SUFFIX" and FIRST; a name without '@' is a whole
-// array. PieceName is the reverse.
+// WholeName splits "NAME@FIRST.SUFFIX" into "NAME.SUFFIX" and FIRST. A name without '@' is a whole
+// array: WholeName returns this name and 0. PieceName is the reverse; its suffix is empty or begins
+// with a dot.
 std::pair<std::string, uint64_t> WholeName(const std::string& name);
 std::string PieceName(const std::string& parameter, uint64_t first, std::string_view suffix);
 
@@ -34,8 +35,10 @@ class ArrayPieces {
   // Indexes `arrays`, which must outlive this object.
   explicit ArrayPieces(std::span<const NamedArray> arrays);
 
+  // Returns true if there is at least one piece of the array `name`, given as "NAME.SUFFIX".
   bool Has(const std::string& name) const { return by_name_.contains(name); }
-  // Reads elements [first, first + out.size()) of the array `name`.
+  // Reads elements [first, first + out.size()) of the array `name` ("NAME.SUFFIX"), row-major, from
+  // any number of pieces.
   Status Read(const std::string& name, uint64_t first, std::span<float> out) const;
   // Whether any array is in pieces.
   bool HasPieces() const { return has_pieces_; }
@@ -49,9 +52,9 @@ class ArrayPieces {
   bool has_pieces_ = false;
 };
 
-// Returns the snapshot with which one replica alone can continue: optimizer state is whole, and
-// parameters have the values of their .master arrays. A snapshot without pieces is returned
-// unchanged.
+// Returns a snapshot with which a stage without data-parallel replicas can continue: the optimizer
+// state is whole, and parameters have the values of their .master arrays. A snapshot without pieces
+// is returned unchanged.
 StatusOr<StageSnapshot> WithoutPieces(const StageSnapshot& snapshot);
 
 }  // namespace longhaul::worker

@@ -18,7 +18,7 @@ usage: deploy/setup.sh [--data] [--test] [--cuda-toolkit] [--dev]
                   distribution's package, into .deps/
   --cuda-toolkit  also bring nvcc 13.0 from PyPI into .deps/, for a machine that has none
   --dev           also install what only `tests/run.sh --full` and contributors use:
-                  clang, clang-tidy, clang-format, libFuzzer; podman and debootstrap, for images
+                  clang, clang-format, libFuzzer; clang-tidy, from PyPI into .deps/; podman and debootstrap, for images
 
 Without options: the distribution's packages, and LibTorch (its CPU part alone where
 there is no NVIDIA GPU) into .deps/.
@@ -80,7 +80,7 @@ if [ "$want_dev" = 1 ]; then
     13) fuzzer=libclang-rt-19-dev ;;
     *) fuzzer=libclang-rt-14-dev ;;
   esac
-  packages+=(clang clang-tidy clang-format "$fuzzer")
+  packages+=(clang clang-format "$fuzzer")
   packages+=(podman podman-compose runc netavark aardvark-dns iptables debootstrap)
 fi
 
@@ -185,6 +185,17 @@ if [ "$want_data" = 1 ]; then
     say "data: fetching tokenizers, numpy, pyarrow and jinja2 (about 75 MB) into .deps/."
     "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile --no-deps -r deploy/data/requirements.txt
     echo "$wanted" >"$stamp"
+  fi
+fi
+
+# --- Contributors (on demand) ------------------------------------------------------
+if [ "$want_dev" = 1 ]; then
+  wanted=clang-tidy==23.1.4
+  if "$VENV/bin/pip" --disable-pip-version-check freeze 2>/dev/null | grep -qx "$wanted"; then
+    say "lint: clang-tidy is in .deps/."
+  else
+    say "lint: fetching clang-tidy (about 50 MB) into .deps/."
+    "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile "$wanted"
   fi
 fi
 

@@ -123,7 +123,7 @@ std::string Rates(const Plan& plan) {
                         text.empty() ? " It is assumed that links have a" : " and links have a",
                         FormatSeconds(*prediction.assumed_delay_seconds));
   }
-  if (!text.empty()) text += ".";
+  if (!text.empty()) text += '.';
   if (!RatesAreKnown(plan)) {
     text +=
         " The rates of the workers' network interfaces are not known and count as unlimited, so "

@@ -19,16 +19,17 @@ std::vector<uint32_t> RegionsOf(const std::vector<CandidateWorker>& workers);
 
 // Fills in the missing rates and latencies of every ordered pair of workers, and marks these links
 // as estimates. The rate is the best one measured between the same two regions in this direction,
-// else the best one between regions with a similar round trip. The best counts, not the mean,
-// because one slow interface does not limit links between other workers. The latency is that of
-// the other direction, else the median between the two regions. Without comparable links, the value
-// stays unknown (0).
+// else the best one between regions whose round trip is the most similar, by a factor of at most 2.
+// The best counts, not the mean, because one slow interface does not limit links between other
+// workers. The latency is that of the other direction, else the median between the two regions.
+// Without comparable links, the value stays unknown (0).
 void EstimateLinks(std::vector<CandidateWorker>* workers);
 
 // Returns pairs of indices into `workers` whose goodput is worth measuring before the plan, the
-// most useful first. First each worker gets a pair with its nearest worker, unless an earlier pair
-// has it already. Then each two regions get one pair, the nearest regions first. There are at most
-// three times as many pairs as workers. Pairs that were measured are left out.
+// most useful first; the smaller index comes first in a pair. First each worker that is in no pair
+// yet gets one with its nearest worker. Then each two regions get one pair, the nearest regions
+// first. There are at most three times as many pairs as workers. Pairs whose goodput was measured
+// are left out.
 std::vector<std::pair<uint32_t, uint32_t>> TellingPairs(
     const std::vector<CandidateWorker>& workers);
 

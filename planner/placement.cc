@@ -136,7 +136,8 @@ Status MoveLayers(const PlacementProblem& problem, const ChainBound& bound,
         ++best->moves;
         const double least = LowerBoundOf(bound, exchange, replicas);
         if (!(least < best->step_seconds * kLayersGain)) continue;
-        if ((work += work_of_one) > most_work) return absl::OkStatus();
+        work += work_of_one;
+        if (work > most_work) return absl::OkStatus();
         LH_ASSIGN_OR_RETURN(const double step, SimulatedStep(problem, replicas, options.stop));
         if (!(step < best->step_seconds * kLayersGain)) continue;
         best->step_seconds = step;

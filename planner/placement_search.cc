@@ -102,7 +102,7 @@ class Search {
   }
 
   Status Iterate() {
-    if (auto named = NameOrder(problem_)) Descend(*std::move(named));
+    if (const auto named = NameOrder(problem_)) Descend(*named);
     uint32_t greedy = 0;  // starts so far
     const size_t most_greedy = problem_.workers.size() * (problem_.replicas > 1 ? 2 : 1);
     while (descent_.moves() < options_.most_moves && descents_ < 4 * kMovesBetweenLooks) {

@@ -348,7 +348,7 @@ uint32_t ReplicasOf(const Assignment& assignment) {
 StatusOr<uint64_t> ExchangeBytes(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
                                  const Roles& roles) {
   LH_ASSIGN_OR_RETURN(const replicas::Layout layout, LayoutOf(spec, vocabulary, layers, roles));
-  return MostUsualTraffic(layout);
+  return LargestUsualTraffic(layout);
 }
 
 }  // namespace longhaul::coordinator

@@ -92,7 +92,7 @@ Field WholeOrAuto(std::string key, std::optional<uint32_t>* target, uint32_t lea
     if (node.IsScalar() && node.Scalar() == "auto") {
       *target = std::nullopt;
     } else if (const auto value = ReadWhole(reader, node, path, expected, least, most)) {
-      *target = *value;
+      *target = value;
     }
   };
   return field;

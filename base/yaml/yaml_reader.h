@@ -163,7 +163,7 @@ Field BytesField(std::string key, uint64_t* target);
 Field Section(std::string key, Table table);
 // One of `values`, written as its ToString.
 template <class T>
-Field Choice(std::string key, T* target, std::vector<T> values);
+Field Choice(std::string key, T* target, const std::vector<T>& values);
 
 // Joins words for a message: "a, b".
 std::string ListOf(const std::vector<std::string>& words);
@@ -201,7 +201,7 @@ Field Parsed(std::string key, T* target, std::string expected,
 }
 
 template <class T>
-Field Choice(std::string key, T* target, std::vector<T> values) {
+Field Choice(std::string key, T* target, const std::vector<T>& values) {
   std::vector<std::string> words;
   for (const T& value : values) words.emplace_back(ToString(value));
   // The field of words checks the text; its value is then looked up.

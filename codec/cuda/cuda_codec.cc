@@ -138,6 +138,8 @@ Status CudaCodec::DecodeUnseen(DeviceSpan blob, const MutableTensorView& out, ui
         fmt::format("{} cannot decode a blob whose header is on the device alone", cpu_->name()));
   }
   LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
+  LH_RETURN_IF_ERROR(
+      CheckMemory("a word for faults", fault_dev, sizeof(uint32_t), sizeof(uint32_t), 4));
   if (Empty(out.shape)) return absl::OkStatus();
   LH_RETURN_IF_ERROR(
       CheckMemory("a blob", blob.data_dev, blob.bytes, kBlobHeaderBytes, kBlobAlignment));

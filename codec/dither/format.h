@@ -7,12 +7,12 @@
 // last block of a token has the smallest power of two from 64 on that holds the remaining channels.
 // A token has n blocks with P elements, padding included. A *group* is 64 consecutive blocks, which
 // may belong to several tokens and samples; the last group has the remaining blocks. Groups are
-// coded independently of each other. In a group, element k belongs to lane k mod 32. Every section
+// coded independently of each other. In a group, element i belongs to lane i mod 32. Every section
 // starts at a multiple of 16 bytes and is zero-padded to such a multiple. With g groups:
 //
 //   payload section  bytes   contents
-//   noise            16      a, b, c, d of rounding.h, uint32 each, from the encoder's context
-//   ends             8 g     uint64: number of words of this group and all earlier ones
+//   noise            16      a, b, c, d of codec/rounding.h, uint32 each, from the encoder's
+//   context ends             8 g     uint64: number of words of this group and all earlier ones
 //   exponents        2 g     int16 E of the group
 //   states           128 g   uint32 x 32: the final rANS state of each lane
 //   words            2 w     uint16: the words that the lanes put out, group by group, in the order
@@ -27,10 +27,11 @@
 //  5. t = y (2^(-r/4) kPerUnit): the value in units of 2^-16 of a quantizer step. The step is
 //     2^(2.047 - bits) times the block's scale (tables.h). If the block has no scale, because all
 //     elements are zero or one is not finite, t = 0.
-//  6. k, from 0 to 65535, is the element's random number (rounding.h). The index for it counts the
-//     tensor's elements with padding. u = (2 k + 1) 2^-17 - 1/2, and m = floor(t 2^-16 + u). This
-//     is computed as floor((s - 1.5 2^23) 2^-16) with s = t + (1.5 2^23 - 2^15 + k), which fp32
-//     rounds to an integer.
+//  6. k, from 0 to 65535, is the element's random number (codec/rounding.h). It depends on the
+//     element's index, which counts all elements of the tensor, padding included. With
+//     u = (2 k + 1) 2^-17 - 1/2, m = floor(t 2^-16 + u). This is computed as
+//     floor((v - 1.5 2^23) 2^-16) with v = t + (1.5 2^23 - 2^15 + k), which fp32 rounds to an
+//     integer.
 //  7. E and the scale byte s of the block are those of step 6 of gauss, but E is one for each group
 //     instead of one for each sample. So groups do not depend on each other.
 //
@@ -40,10 +41,11 @@
 //
 // rANS coding: the symbol of an element is -1 - m if u < 0, otherwise m. This is allowed because
 // the distribution of (t, u) is symmetric. There are two tables of frequencies, each with the sum
-// 4096: the first is used if |u| < 1/4, the second otherwise. A symbol outside the table is coded
-// as an escape and as the 7 bits of symbol + 64, which have equal frequencies (32). Each coding
-// step takes 32 elements, one for each lane. A lane with state x codes a symbol with frequency f,
-// where c is the sum of the frequencies before it:
+// 4096: the first is used if |u| < 1/4, the second otherwise. A table has the symbols from -kReach
+// to kReach - 1 (tables.h) and the escape. Any other symbol is coded as the escape and as the 7
+// bits of symbol + 64, which have equal frequencies (32). Each coding step takes 32 elements, one
+// for each lane. A lane with state x codes a symbol with frequency f, where c is the sum of the
+// frequencies before it:
 //    if x >= 2^20 f: the lane puts out the word x mod 2^16, and x becomes floor(x / 2^16);
 //    x becomes floor(x / f) 2^12 + c + x mod f.
 // In each coding step first all lanes with escapes code their 7 bits, in the order of lanes, then
@@ -55,7 +57,7 @@
 // blob.
 //
 //   parameters in the header   offset size
-//   2 bits (2, 3, 4, 6)             0    1
+//   twice `bits` (2, 3, 4, 6)       0    1
 //   zero                            1    1
 //   block B (64, 128, 256)          2    2
 //   zero                            4   12
@@ -73,7 +75,7 @@ inline constexpr uint32_t kMinBlock = 64, kMaxBlock = 256;
 inline constexpr uint32_t kGroupBlocks = 64, kLanes = 32;
 
 struct Params {
-  uint32_t half_bits = 4;  // 2 bits: bits=1.5 is 3
+  uint32_t half_bits = 4;  // `bits` in units of half a bit: 3 for bits=1.5
   uint32_t block = 128;
 };
 

@@ -129,7 +129,7 @@ StatusOr<std::string> Api::Overview() {
                                    ordered_json(version_).dump(), counts);
     const std::vector<v1::RunStatus> runs = source_->Runs();
     for (const v1::RunStatus& run : runs) {
-      if (&run != &runs.front()) text += ",";
+      if (&run != &runs.front()) text += ',';
       text += Dump(RunRow(run));
     }
     return text + "]}";
@@ -195,7 +195,7 @@ StatusOr<std::string> Api::Events(const std::string& run, uint64_t after) {
                       source_->NewestEvents(id, after, kEvents));
   std::string text = R"({"events":[)";
   for (const v1::Event& event : events) {
-    if (&event != &events.front()) text += ",";
+    if (&event != &events.front()) text += ',';
     text += ToJson(event, false);
   }
   return text + "]}";

@@ -151,7 +151,7 @@ std::string CurvesJson(const v1::RunStatus& run, const std::vector<Curve>& curve
   std::string text = fmt::format(R"({{"run":{},"step":{},"epoch":{},"curves":{{)",
                                  nlohmann::json(run.run_id()).dump(), run.step(), run.epoch());
   for (const Curve& curve : curves) {
-    if (&curve != &curves.front()) text += ",";
+    if (&curve != &curves.front()) text += ',';
     text += fmt::format(R"("{}":{{"steps":[{}],"values":[{:.7g}]}})", curve.name,
                         fmt::join(curve.steps, ","), fmt::join(curve.values, ","));
   }

@@ -29,8 +29,8 @@ Status RoomForFollower(Shell* shell) {
 // after. Ends at the last page; with `follow`, when the run has ended (`run` empty: never).
 template <class Message, class Fetch, class Key>
 StatusOr<grpc::ServerWriteReactor<Message>*> StartPages(Shell* shell, const std::string& run,
-                                                        bool follow, uint64_t after, Fetch fetch,
-                                                        Key key) {
+                                                        bool follow, uint64_t after,
+                                                        const Fetch& fetch, const Key& key) {
   using Stream = FollowStream<Message>;
   LH_RETURN_IF_ERROR(RoomForFollower(shell));
   auto next = [=]() mutable -> typename Stream::Step {

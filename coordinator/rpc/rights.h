@@ -44,7 +44,8 @@ enum class Call : uint8_t {
   kFence,
 };
 
-// What a call is about. It must belong to the caller, unless the caller is an admin.
+// What a call is about. It must belong to the caller, unless the caller is an admin. CheckRole does
+// not check this; the handler of the call must (CheckOwner, and gate.h).
 enum class Owned : uint8_t {
   kNothing,
   kRun,     // the caller submitted it
@@ -54,7 +55,7 @@ enum class Owned : uint8_t {
 
 struct Right {
   Call call;
-  std::string_view name;     // as in the service
+  std::string_view name;     // of the rpc, for messages
   bool worker, user, admin;  // the roles that may make the call
   Owned owned;
 };
@@ -67,7 +68,8 @@ const Right& RightOf(Call call);
 Status CheckRole(const Caller& caller, Call call);
 // True if all runs count as the caller's own: for admins, and for all callers without encryption.
 bool MayAll(const Caller& caller);
-// Checks that a run counts as the caller's own. kPermissionDenied: it belongs to another user.
+// Checks that a run counts as the caller's own. kPermissionDenied: it belongs to another user, or
+// to nobody.
 Status CheckOwner(const Caller& caller, const v1::RunStatus& run);
 
 }  // namespace longhaul::coordinator

@@ -35,7 +35,7 @@ struct WaitingPort::Impl : public grpc::CallbackGenericService {
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override {
-    const std::string method = context->method();
+    const std::string& method = context->method();
     if (method == kGetTerm) return new EndAtOnce(absl::FailedPreconditionError(answer));
     // A worker of a coordinator that lives may call for other things, and is no witness then.
     if (method != kSession) return new EndAtOnce(absl::UnavailableError(answer));

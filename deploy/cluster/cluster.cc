@@ -102,6 +102,8 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
   LH_ASSIGN_OR_RETURN(state.relay_program, options.relay_program.empty()
                                                ? RunningProgram()
                                                : FindProgram(options.relay_program, "longhaul"));
+  LH_ASSIGN_OR_RETURN(const std::vector<std::string> devices,
+                      ShareDevices(options.device, options.workers, options.devices_per_worker));
   state.token_file = fmt::format("{}/token", ClusterStateFolder(options.name));
   state.owns_directory = options.directory.empty();
   if (state.owns_directory) {
@@ -115,8 +117,6 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
     state.directory = std::filesystem::absolute(options.directory, ignored).lexically_normal();
     LH_RETURN_IF_ERROR(MakeDirectories(state.directory));
   }
-  LH_ASSIGN_OR_RETURN(const std::vector<std::string> devices,
-                      ShareDevices(options.device, options.workers, options.devices_per_worker));
   for (uint32_t number = 1; number <= options.workers; ++number) {
     ClusterWorkerState worker;
     worker.name = fmt::format("worker{}", number);

@@ -209,7 +209,7 @@ std::string FormatClusterTable(const ClusterView& view) {
                         FormatCounters(seen.uplink), FormatCounters(seen.downlink),
                         seen.uplink ? std::to_string(dropped) : "-");
   }
-  if (!state.paths.empty()) text += "\n";
+  if (!state.paths.empty()) text += '\n';
   for (const PathParameters& path : state.paths) text += FormatPath(path);
   if (!apart) {
     text += "\nAcknowledgements are not counted apart: this kernel lacks htb or u32 classifiers.\n";

@@ -70,7 +70,7 @@ StatusOr<std::pair<int, std::string>> Bind(const std::string& address) {
   const int code =
       getaddrinfo(parsed.host.c_str(), fmt::format("{}", parsed.port).c_str(), &hints, &found);
   const std::unique_ptr<addrinfo, FreeAddrinfo> owner(found);
-  if (code != 0) {
+  if (code != 0 || found == nullptr) {
     return InvalidArgument("cannot listen at {}: {}", address, gai_strerror(code));
   }
   // A name such as localhost may have both kinds of address. Take the kind that most clients dial.

@@ -55,8 +55,12 @@ Table TableOf(const KeyNode& node, Draft* draft) {
   return table;
 }
 
+bool IsLeaf(const KeyNode& node) {
+  return node.key != nullptr && node.children.empty();
+}
+
 bool IsWritten(const KeyNode& node) {
-  return !node.children.empty() || node.key->value.text;
+  return !IsLeaf(node) || node.key->value.text;
 }
 
 // "{ lr: 0.1, ... }", without keys that do not apply.
@@ -65,7 +69,7 @@ std::string FlowText(const KeyNode& section, const RunSpec& spec) {
   for (const KeyNode& node : section.children) {
     if (!IsWritten(node) || (node.key != nullptr && !node.key->Applies(spec))) continue;
     out += fmt::format("{} {}: {}", out.empty() ? "" : ",", node.name,
-                       node.children.empty() ? node.key->value.text(spec) : FlowText(node, spec));
+                       IsLeaf(node) ? node.key->value.text(spec) : FlowText(node, spec));
   }
   return fmt::format("{{{} }}", out);
 }
@@ -77,7 +81,7 @@ void AddLines(const KeyNode& section, const RunSpec& spec, const std::string& in
     if (!IsWritten(node)) continue;
     if (node.key != nullptr && !node.key->Applies(spec)) {
       *out += fmt::format("{}# {}:\n", indent, node.name);
-    } else if (!node.children.empty()) {
+    } else if (!IsLeaf(node)) {
       *out += fmt::format("{}{}:\n", indent, node.name);
       AddLines(node, spec, indent + "  ", out);
     } else {

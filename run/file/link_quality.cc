@@ -41,9 +41,10 @@ StatusOr<absl::Duration> ParseLinkDelay(std::string_view text) {
 
 StatusOr<double> ParseLoss(std::string_view text) {
   double percent = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, percent);
-  const bool number = error == std::errc() && std::string_view(rest, end) == "%";
+  const std::string_view digits = text.substr(0, text.find('%'));
+  const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), percent);
+  const bool number = error == std::errc() && rest == digits.data() + digits.size() &&
+                      text.size() == digits.size() + 1;
   if (!number && text != "0") {
     return InvalidArgument("loss '{}': expected a percentage such as 0.1%", text);
   }

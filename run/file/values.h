@@ -55,7 +55,7 @@ using MemberAt = std::remove_cvref_t<std::invoke_result_t<At, RunSpec&>>;
 // `schema`: members of the JSON Schema's object. Reading calls `at` only when a file has the key,
 // because `at` may create the member's section.
 template <class At, class Make, class Text>
-Value Bound(At at, Make make, Text text, std::string schema) {
+Value Bound(At at, const Make& make, const Text& text, std::string schema) {
   Value value;
   value.field = [at, make](const std::string& name, Draft* draft) {
     Field field = make(name, nullptr);
@@ -165,7 +165,7 @@ Value Choice(At at, const std::vector<MemberAt<At>>& values) {
 
 // A bool with a word for each value.
 template <class At>
-Value TwoWords(At at, std::string no, std::string yes) {
+Value TwoWords(At at, const std::string& no, const std::string& yes) {
   return Bound(
       at,
       [no, yes](std::string name, bool* target) {
@@ -193,7 +193,7 @@ Value OneOf(At at, const std::vector<std::string>& words) {
 
 // A string that `check` accepts. `print`: kPlain or kQuoted.
 template <class At, class Print>
-Value Text(At at, std::string expected, TextCheck check, Print print) {
+Value Text(At at, const std::string& expected, const TextCheck& check, Print print) {
   return Bound(
       at,
       [expected, check](std::string name, std::string* target) {
@@ -222,7 +222,7 @@ Value Bytes(At at) {
 // A field with its own form: `read` gets the reader, the value, the value's path and `expected`
 // (the description of a right value for messages).
 template <class Read>
-Field Custom(std::string name, std::string expected, Read read) {
+Field Custom(std::string name, std::string expected, const Read& read) {
   Field field;
   field.key = std::move(name);
   field.expected = std::move(expected);
@@ -235,7 +235,8 @@ Field Custom(std::string name, std::string expected, Read read) {
 
 // A text that `parse` understands. Its error messages must begin with the key's name.
 template <class At>
-Value Parsed(At at, std::string expected, StatusOr<MemberAt<At>> (*parse)(std::string_view text)) {
+Value Parsed(At at, const std::string& expected,
+             StatusOr<MemberAt<At>> (*parse)(std::string_view text)) {
   using T = MemberAt<At>;
   return Bound(
       at,

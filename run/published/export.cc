@@ -133,7 +133,7 @@ Status WriteFolder(const std::string& folder, const Export& what, const FindValu
     const std::string name =
         parts.size() == 1 ? "model.safetensors"
                           : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size());
-    LH_RETURN_IF_ERROR(WritePart(folder + "/" + name, parts[i], what.type, find));
+    LH_RETURN_IF_ERROR(WritePart(fmt::format("{}/{}", folder, name), parts[i], what.type, find));
     total += parts[i].bytes;
     for (const auto& parameter : parts[i].parameters) map[parameter.PublishedName()] = name;
   }

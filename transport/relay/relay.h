@@ -22,9 +22,11 @@ namespace longhaul::relay {
 struct RelayOptions {
   std::string listen;  // "0.0.0.0:7071"; port 0: any free port
   std::string secret;  // kSecretBytes bytes, from LoadOrMakeSecret (ticket.h)
-  // How long a dialler's connection waits for a connection of the other side. Then the relay
-  // answers kNobody and closes it. A waiter's connection waits without a limit.
+  // One end of a link is the dialler, the other the waiter (Side, ticket.h); both connect to the
+  // relay. How long the dialler's connection waits for one of the waiter. Then the relay answers
+  // RelayWord::kNobody and closes it. The waiter's connection waits without a limit.
   absl::Duration patience = absl::Seconds(2);
+  // Beyond this limit and most_pipes, the relay answers RelayWord::kFull and closes the connection.
   size_t most_waiting = 4096;  // connections with a ticket, not yet joined
   // For each name, that is, for each link: the most connections of one side that wait, and the most
   // joined pairs. For a further one the relay closes the oldest. A link has two pairs. It has four

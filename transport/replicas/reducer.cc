@@ -50,15 +50,14 @@ StatusOr<std::unique_ptr<Reducer>> Reducer::Create(Layout layout, ReducerOptions
   if (options.replica >= replicas) {
     return InvalidArgument("replica {} is not one of {}", options.replica, replicas);
   }
-  auto reducer =
-      std::unique_ptr<Reducer>(new Reducer(std::move(layout), std::move(options), outbox));
+  auto reducer = std::unique_ptr<Reducer>(new Reducer(std::move(layout), options, outbox));
   LH_RETURN_IF_ERROR(reducer->MakeNumbers());
   return reducer;
 }
 
 Reducer::Reducer(Layout layout, ReducerOptions options, Outbox* outbox)
     : layout_(std::move(layout)),
-      options_(std::move(options)),
+      options_(options),
       outbox_(outbox),
       own_arithmetic_(options_.arithmetic == nullptr ? std::make_unique<HostArithmetic>()
                                                      : nullptr),

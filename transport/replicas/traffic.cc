@@ -65,7 +65,7 @@ ExchangeTraffic UsualTraffic(const Layout& layout, uint32_t from, uint32_t to) {
   return traffic;
 }
 
-uint64_t MostUsualTraffic(const Layout& layout) {
+uint64_t LargestUsualTraffic(const Layout& layout) {
   const uint32_t replicas = layout.options().replicas;
   std::vector<uint64_t> gradients;
   for (uint32_t to = 0; to < replicas; ++to) gradients.push_back(GradientsTo(layout, to));

@@ -8,10 +8,11 @@
 namespace longhaul::replicas {
 
 // The bytes, headers included, that one replica sends to another in a step. `gradients`: the
-// sender's gradients for the receiver's shards, and its unions (message.h) for its own shards.
-// `parameters`: the new parameters of the sender's shards. Exact for dense pieces. The bytes of
-// sparse pieces are estimated as if no two replicas kept the same position and no position were
-// left out of sketches.
+// sender's gradients for the receiver's shards. For the sender's own shards with sparse pieces it
+// also counts the sets of positions that any replica sends (unions, message.h). `parameters`: the
+// new parameters of the sender's shards. Exact for dense pieces, of which all elements are sent.
+// Of sparse pieces only the largest elements are sent; the estimate is as if no two replicas sent
+// the same position, and as if the sketches (message.h) had room for all positions.
 struct ExchangeTraffic {
   uint64_t gradients = 0, parameters = 0;
   uint64_t total() const { return gradients + parameters; }
@@ -20,9 +21,9 @@ struct ExchangeTraffic {
 ExchangeTraffic UsualTraffic(const Layout& layout, uint32_t from, uint32_t to);
 // Returns the total bytes from one replica to another, for the pair of replicas with the most; 0 if
 // there is only one replica.
-uint64_t MostUsualTraffic(const Layout& layout);
-// Returns the number of one-way delays until a bucket's gradients are summed: each message of the
-// exchange waits for the arrival of the previous message.
+uint64_t LargestUsualTraffic(const Layout& layout);
+// Returns the number of one-way delays until the gradients of a bucket (layout.h) are summed: each
+// message of the exchange waits for the arrival of the previous message.
 uint32_t MessagesOfSum(const GradientOptions& gradients);
 // Returns the same count for the whole exchange, which adds three: two for the gradient norm, there
 // and back, and one for the parameters.

@@ -48,22 +48,25 @@ class EpochPorts {
              EdgeSecrets secrets, EdgeWays ways, std::shared_ptr<EventQueue> events,
              std::shared_ptr<TraceLog> trace);
 
-  // Checks that each edge of the cell has a secret. kInvalidArgument: one has none.
+  // Checks that each edge of the cell has a secret; call it before Begin, which needs them.
+  // kInvalidArgument: one has none.
   Status CheckSecrets() const;
   // Makes the ports and begins to open their links. `gpu`: the device that holds the stage's
-  // tensors; nullopt: the host. `mixture`: the run's data sets; null: a token file. Call it once.
-  // kFailedPrecondition: this worker lacks the transport of an edge. Other errors: those of codecs
-  // and BoundaryMessages::Open.
+  // tensors; nullopt: the host. `mixture`: the run's data sets; null: the run reads a token file.
+  // Call it once. kFailedPrecondition: this worker lacks the transport of an edge. Other errors:
+  // those of codecs and BoundaryMessages::Open.
   Status Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
                const data::Mixture* mixture);
-  // Returns true if any two stages of the cell's replica compress their activations. Codec `none`
-  // compresses nothing.
+  // Returns true if a boundary between stages of the cell's replica compresses activations. Codec
+  // `none` compresses nothing.
   bool CompressesActivations() const;
-  // Restores token tables from the checkpoint that the attempt begins from. Call it before Await.
-  // kFailedPrecondition: `arrays` do not fit.
+  // Restores the tables of codecs that predict by tokens (codec/predict) from the checkpoint that
+  // the attempt begins from. Leaves ports as they are that have no arrays in `arrays`. Call it
+  // after Begin and before Await. kFailedPrecondition: the arrays of a port do not fit.
   Status RestoreTables(const std::vector<NamedArray>& arrays);
   // Blocks until all links are open, and until the two ends of each link have compared the state of
-  // their codecs and cleared state that differs. Polls `cancelled`. Errors: those of opening a link
+  // their codecs and cleared state that differs. Polls `cancelled`, which may
+  // return true to end the wait with kCancelled. Errors: those of opening a link
   // (transport/p2p/link.h) and of BoundaryPort::AgreeOnMessages.
   Status Await(const std::function<bool()>& cancelled);
   // Replaces the addresses that this side dials for `edge`. May be called before Begin. Does

@@ -66,8 +66,8 @@ struct ExecutorOptions {
   RunSpec spec;
   RunId run;
   CellId cell;
-  uint32_t stages = 1;  // stages of the cell's replica
-  Setting setting;
+  uint32_t stages = 1;             // stages of the cell's replica
+  Setting setting;                 // at the start; RequestRetune changes it
   uint64_t start_step = 0;         // number of steps already done
   uint64_t copy_every = 0;         // steps between copies of the state for recovery; 0: no copies
   uint64_t validation_tokens = 0;  // tokens of the validation text; 0: no validation
@@ -143,7 +143,8 @@ class Executor {
   ReplicaPort& PortTo(uint32_t replica) const;
   Status Handle(ReplicaAgrees& said);
   wire::StepMessage Decide(double squared_norm);
-  // Skips the update or fails, as the run file says. Called when the norm is not finite.
+  // Skips the update or fails, as the run file says; fails too after kMostSkippedInARow skipped
+  // steps in a row. Called when the norm is not finite.
   Status SkipOrFail(const wire::StepMessage& agreed);
   Status SaveState(const wire::StepMessage& agreed);
   Status CheckTied(const StageSnapshot& snapshot);
@@ -173,6 +174,8 @@ class Executor {
   // skipped; if it was the final one, the stage fails. On the checkpoint writer's thread.
   void CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
                          const StatusOr<std::vector<ShardFile>>& files);
+  // Lets the ports delete what only a return to a step before this worker's oldest checkpoint of
+  // the run would need of their codecs' state.
   void ForgetMessages();
   // Adds the bytes and times of the collectives between the stage's ranks since the last report.
   // Adds nothing if the stage has one rank.
@@ -225,7 +228,7 @@ class Executor {
   std::optional<PeerGone> gone_;
   std::optional<EdgeId> lost_edge_;
 
-  uint32_t skipped_in_a_row_ = 0;  // skipped steps at the end of this attempt
+  uint32_t skipped_in_a_row_ = 0;  // consecutive steps skipped until now
   double loss_sum_ = 0;
   double own_squared_norm_ = 0;
   StepTimes times_;

@@ -101,6 +101,7 @@ class ReplayStage final : public Stage {
   }
 
   Status SkipStep(Step step) override {
+    final_ = nullptr;
     step_ = step.value();
     turns_.EndStep();
     return absl::OkStatus();
@@ -144,6 +145,7 @@ class ReplayStage final : public Stage {
   }
   Status Load(const ReadParameter& /*read*/) override { return absl::OkStatus(); }
   Status DropStep() override {
+    final_ = nullptr;
     turns_.EndStep();
     return absl::OkStatus();
   }

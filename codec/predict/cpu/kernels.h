@@ -18,14 +18,16 @@ struct RowPair {
 
 // values = values - p. Here and in AddBack, a result that is not finite becomes the NaN 0x7fc00000.
 void Subtract(const RowPair& rows, size_t channels, float* values);
-// values = values + p. Returns true if the tables may learn from the token: the magnitudes of all
-// new values are below kTeachable.
+// values = values + p. Returns true if the tables may learn from the token, because the magnitudes
+// of all new values are below kTeachable (arithmetic.h).
 bool AddBack(const RowPair& rows, size_t channels, float* values);
-// Adds values - minus to `sum`. If `first`, sets `sum` to values - minus. A null `minus` counts as
-// zeros.
+// Adds values - minus to `sum`. If `first`, sets `sum` to values - minus. For a row of pairs,
+// `minus` is the token's row; for a token's row it is null, which counts as zeros.
 void Accumulate(const float* values, const float* minus, bool first, size_t channels, float* sum);
-// row = row + rate (sum inverse - row). Returns the row's part of the sum of NextCheck
-// (arithmetic.h), without RowWeight: the sum of ChannelWeight x the new value's bits.
+// Moves `row` towards the mean of the m values that Accumulate summed:
+// row = row + rate x (sum x inverse - row), where inverse = 1 / m. Returns the sum, modulo 2^32, of
+// ChannelWeight x the new value's bits over all channels. The caller multiplies it by RowWeight and
+// adds it to the argument `sum` of NextCheck (arithmetic.h).
 uint32_t Learn(const float* sum, float inverse, float rate, size_t channels, float* row);
 
 }  // namespace longhaul::codec::predict::cpu

@@ -1,7 +1,8 @@
 // The steps of tah (format.h) on a range of a sample's tiles, with the instruction set in use
 // (codec/simd/targets.h). Several threads may work on different ranges of one sample at the same
 // time. A range must begin where an allocation tile begins. The number of the range's first tile
-// must also be a multiple of 8, so that the pivots of two ranges share no byte.
+// must also be a multiple of 8, so that the pivots of two ranges share no byte. `in`, `out` and
+// `payload` are the whole tensor and the whole payload; range.sample chooses the sample.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +19,15 @@ namespace longhaul::codec::tah::cpu {
 uint32_t SurveyRange(const TensorView& in, const Layout& layout, const TileRange& range,
                      int32_t* keys);
 
-// Step 2: sets the bits of the `fours` lowest keys, and clears the other bits. 0 < fours < count.
-// Among equal keys the lower index comes first. Writes whole words of 64 bits.
+// Step 2: writes a sample's precision bits. Bit i is 1 for the `fours` allocation tiles with the
+// lowest keys[i], which get 4 bits an element; among equal keys the lower index comes first.
+// `count`: number of keys; 0 < fours < count. Writes `count` bits to `bits`, zero-padded to a
+// multiple of 8 bytes.
 void MarkFours(const int32_t* keys, uint64_t count, uint64_t fours, std::byte* bits);
 
-// Steps 3 to 5: writes the range's scales, zeros, pivots, codes and fourth bits. Before, the
-// payload must have the sample's precision bits, and zeros as pivots. `exponent`: the sample's c.
+// Steps 3 to 5: writes the range's scales, zeros, pivots, codes and fourth bits. Before the call,
+// the payload must hold the sample's precision bits (MarkFours), and zeros in the section of
+// pivots. `exponent`: c of step 0, which depends on the largest magnitude of the whole sample.
 // Returns the number of tiles with a NaN or an infinity.
 uint64_t EncodeRange(const TensorView& in, const Params& params, const Layout& layout,
                      const RoundingNoise& noise, const TileRange& range, int exponent,

@@ -1,6 +1,7 @@
 // The clock of the state machine's ticks. It stands still while the process or its machine is
-// stopped, because a stopped process hears from no worker and must not blame the workers. A tick
-// that is more than 1 s late shows such a stop. Not thread-safe.
+// stopped, because a stopped process hears from no worker and must not blame the workers. Such a
+// stop shows as a tick that begins more than 1 s late after a tick that was in time. If the tick
+// before was late too, the machine is only slow, and the clock goes on. Not thread-safe.
 #pragma once
 
 #include <optional>
@@ -11,10 +12,11 @@ namespace longhaul::coordinator {
 
 class TickClock {
  public:
-  // `now` is the machine's clock, here and in Begin.
+  // `now`: the time on the machine's clock, here and in Begin.
   explicit TickClock(MonoTime now) : last_(now), now_(now) {}
 
-  // Begins a tick. Returns for how long the process was stopped before this tick; 0: not stopped.
+  // Begins a tick. If the process was stopped since the previous tick, returns the time since that
+  // tick began; else 0. After End(MonoTime::max()) no stop is noticed.
   absl::Duration Begin(MonoTime now);
   // Ends the tick. `wake`: when the next tick is due, on this clock; MonoTime::max(): never.
   // Returns the same time on the machine's clock; nullopt: never.
@@ -30,7 +32,7 @@ class TickClock {
   MonoTime now_;
   absl::Duration asleep_;
   std::optional<MonoTime> wake_;  // requested by the last tick
-  bool was_late_ = false;
+  bool was_late_ = false;         // the last tick began late
 };
 
 }  // namespace longhaul::coordinator

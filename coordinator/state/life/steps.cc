@@ -38,7 +38,7 @@ void AddExpertLoad(const Run& run, std::span<const std::optional<v1::StepReport>
   }
   if (layers == 0) return;
   load.set_mean(sum / layers);
-  *record->mutable_expert_load() = load;
+  *record->mutable_expert_load() = std::move(load);
 }
 
 void AddValidation(const v1::ValidationReport& report, v1::StepRecord* record) {

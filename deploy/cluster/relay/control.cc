@@ -173,6 +173,7 @@ StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig
                                Deadline deadline) {
   LH_ASSIGN_OR_RETURN(const sockaddr_un address, Address(socket_path));
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (socket.get() < 0) return FromErrno("cannot make a socket", errno);
   SetLimit(socket.get(), deadline);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return Unavailable("the cluster's relay does not answer at {}: {}", socket_path,

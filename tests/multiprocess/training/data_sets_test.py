@@ -1,6 +1,6 @@
 """Runs that read data sets, over real processes on the loopback interface.
 
-usage: data_sets_test.py BIN_DIR
+usage: data_sets_test.py BIN_DIR [CASE...]
 """
 import functools
 import hashlib
@@ -12,10 +12,10 @@ import re
 import shutil
 import struct
 import sys
-import tempfile
 import threading
 
-from training_test import GPT, NONE, RUN, Cluster, expect_equal, text_for_training, wait_for
+from cases import run_cases
+from training_test import GPT, NONE, RUN, expect_equal, wait_for
 
 CHUNK, CONTEXT, END = 4096, 64, 0
 TEXT = "data: { text: [text.txt], tokenizer: bytes, seed: 3 }"
@@ -146,17 +146,20 @@ def mixtures(cluster):
     print("ok: codecs that remember samples know those of a mixture", flush=True)
 
 
-def document_masks(cluster):
-    write_set(cluster.folder / "short", documents(3, 600, high=40))
-    for model in (GPT, "{ family: llama, layers: 4, hidden: 64, heads: 4, kv_heads: 2, intermediate: 96, context: 64 }"):
-        name = "gpt" if model == GPT else "llama"
-        sets = "data: { sets: [short], seed: 3, mask: document }"
-        one = train(cluster, f"documents-{name}", sets, stages=1, model=model)
-        expect_equal(f"documents apart, {name}, four stages against one",
-                     train(cluster, f"documents-four-{name}", sets, model=model), one)
-        without = train(cluster, f"together-{name}", "data: { sets: [short], seed: 3 }", stages=1, model=model)
-        if one == without:
-            raise AssertionError("data.mask changes nothing")
+def document_masks(cluster, name="gpt", model=GPT):
+    write_set(cluster.folder / f"short-{name}", documents(3, 600, high=40))
+    sets = f"data: {{ sets: [short-{name}], seed: 3, mask: document }}"
+    one = train(cluster, f"documents-{name}", sets, stages=1, model=model)
+    expect_equal(f"documents apart, {name}, four stages against one",
+                 train(cluster, f"documents-four-{name}", sets, model=model), one)
+    without = train(cluster, f"together-{name}", f"data: {{ sets: [short-{name}], seed: 3 }}", stages=1, model=model)
+    if one == without:
+        raise AssertionError("data.mask changes nothing")
+
+
+def document_masks_of_llama(cluster):
+    document_masks(cluster, "llama", "{ family: llama, layers: 4, hidden: 64, heads: 4, kv_heads: 2, intermediate: 96, "
+                                     "context: 64 }")
 
 
 def loss_masks(cluster):
@@ -194,19 +197,10 @@ def refusals(cluster):
     refused("documents", "data: { text: [text.txt], mask: document }", "longhaul data prepare")
 
 
-def main():
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
-        with Cluster(sys.argv[1], folder, workers=4) as cluster:
-            reads_what_it_says(cluster)
-            from_a_web_server(cluster)
-            mixtures(cluster)
-            document_masks(cluster)
-            loss_masks(cluster)
-            refusals(cluster)
-
+CASES = {"reads": reads_what_it_says, "web": from_a_web_server, "mixtures": mixtures, "documents": document_masks,
+         "documents_of_llama": document_masks_of_llama, "masked": loss_masks, "refused": refusals}
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not pathlib.Path(sys.argv[1]).is_dir():
+    if len(sys.argv) < 2 or not pathlib.Path(sys.argv[1]).is_dir():
         sys.exit(__doc__)
-    main()
+    sys.exit(run_cases(CASES))

@@ -1,6 +1,6 @@
 """Stages that are shared by a group of ranks, over real processes: 2 workers with 2 CPU ranks each.
 
-usage: group_test.py BIN_DIR [parity|resume|experts|chosen|predict|refused ...]
+usage: group_test.py BIN_DIR [parity|models|resume|experts|chosen|predict|refused ...]
 """
 import json
 import sys
@@ -65,12 +65,16 @@ def expect_planned(cluster, path):
     print("ok: the plan shows the ranks", flush=True)
 
 
+def expect_parity(cluster, name, model):
+    one = cluster.train(f"{name}-one", stages=2, steps=STEPS, model=model)
+    two = cluster.train(f"{name}-two", "--set", GROUP, stages=2, steps=STEPS, model=model)
+    expect_near(f"{name}, 2 ranks against 1", two, one)
+    return one, two
+
+
 def parity(cluster):
     expect_planned(cluster, cluster.write_run("planned", stages=2))
-    for name, model in [("gpt", {}), ("llama", {"model": LLAMA})]:
-        one = cluster.train(f"{name}-one", stages=2, steps=STEPS, **model)
-        two = cluster.train(f"{name}-two", "--set", GROUP, stages=2, steps=STEPS, **model)
-        expect_near(f"{name}, 2 ranks against 1", two, one)
+    one, two = expect_parity(cluster, "llama", LLAMA)
     parts = expect_counted_as_planned(cluster, "parts", ["all_gather", "reduce_scatter"], "--set", GROUP, "--set",
                                       "group.sequence=true", model=LLAMA)
     expect_near("llama, ranks with their parts of the tokens", parts, one)
@@ -80,6 +84,11 @@ def parity(cluster):
     expect_near("llama, taco in both directions", coded, two, bound=1e-2)
     if coded == two:
         raise AssertionError("taco gave the losses of none: nothing was compressed")
+
+
+def models(cluster):
+    expect_parity(cluster, "gpt", GPT)
+    _, two = expect_parity(cluster, "llama-too", LLAMA)
     # Half of the channels are each rank's own: another model, and boundaries of 1.5 times the size.
     own = cluster.train("own", "--set", GROUP, "--set", "group.p=0.5", stages=2, model=LLAMA)
     expect_learnt("llama, half of the channels shared", own)
@@ -217,5 +226,5 @@ def refused(cluster):
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases({"parity": parity, "resume": resume, "experts": experts, "chosen": chosen, "predict": predict,
-                        "refused": refused}, kind=GroupCluster, workers=2))
+    sys.exit(run_cases({"parity": parity, "models": models, "resume": resume, "experts": experts, "chosen": chosen,
+                        "predict": predict, "refused": refused}, kind=GroupCluster, workers=2))

@@ -1,6 +1,6 @@
 """Replicas of a pipeline that train together, over real processes.
 
-usage: replicas_test.py BIN_DIR [parity|forms|resume|recovers|replays|refused ...]
+usage: replicas_test.py BIN_DIR [parity|models|forms|resume|recovers|replays|refused ...]
 """
 import sys
 
@@ -23,13 +23,20 @@ STEPS = 20
 BOUND = rounding(1e-5)
 
 
+def expect_parity(cluster, name, options):
+    one = cluster.train(f"{name}-one", stages=2, steps=STEPS, **options)
+    two = cluster.train(f"{name}-two", *TWO, *HALF, stages=2, steps=STEPS, **options)
+    expect_near(f"{name}, 2 replicas of 2 stages against 1", two, one, bound=BOUND)
+
+
+def models(cluster):
+    for name, options in [("gpt", {}), ("llama", {"model": LLAMA}), ("muon", {"optimizer": MUON.replace("bf16", "fp32")})]:
+        expect_parity(cluster, name, options)
+
+
 def parity(cluster):
     """With nothing rounded, two replicas learn what one pipeline does from the same tokens."""
-    for name, options in [("gpt", {}), ("llama", {"model": LLAMA}), ("muon", {"optimizer": MUON.replace("bf16", "fp32")}),
-                          ("tied", {"model": GPT.replace(" }", ", tied: true }")})]:
-        one = cluster.train(f"{name}-one", stages=2, steps=STEPS, **options)
-        two = cluster.train(f"{name}-two", *TWO, *HALF, stages=2, steps=STEPS, **options)
-        expect_near(f"{name}, 2 replicas of 2 stages against 1", two, one, bound=BOUND)
+    expect_parity(cluster, "tied", {"model": GPT.replace(" }", ", tied: true }")})
     one = cluster.train("whole-one", stages=1, steps=STEPS)
     four = cluster.train("whole-four", "--set", "pipeline.replicas=4", "--set", "train.microbatches=1", stages=1,
                          steps=STEPS)
@@ -159,5 +166,5 @@ def refused(cluster):
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases({"parity": parity, "forms": forms, "resume": resume, "recovers": recovers,
+    sys.exit(run_cases({"parity": parity, "models": models, "forms": forms, "resume": resume, "recovers": recovers,
                         "replays": replays, "refused": refused}, workers=WORKERS))

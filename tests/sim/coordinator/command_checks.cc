@@ -134,7 +134,9 @@ void Checkers::CheckReply(const command::Reply<v1::StopReply>& stop) {
   const auto asked = stops_.extract(stop.request);
   if (!stop.reply.ok() || asked.empty()) return;
   if (stop.reply->message().find("ends after the step") == std::string::npos) return;
-  const auto record = records_.find(RunId(asked.mapped()));
+  const auto record = std::ranges::find_if(records_, [&](const auto& entry) {
+    return entry.first.value() == asked.mapped() || entry.second.spec.name == asked.mapped();
+  });
   if (record == records_.end()) return;
   stops_told_.insert({record->first.value(), record->second.epoch.value()});
 }

@@ -81,8 +81,8 @@ TEST(SealerTest, EveryChangedBitIsSeen) {
     const auto flip = static_cast<std::byte>(1 << (bit % 8));
     if (at < open.size()) {
       sealed.open[at] ^= flip;
-    } else if ((at -= open.size()) < text.size()) {
-      sealed.payload[at] ^= flip;
+    } else if (at - open.size() < text.size()) {
+      sealed.payload[at - open.size()] ^= flip;
     } else {
       sealed.tag[at - text.size()] ^= flip;
     }

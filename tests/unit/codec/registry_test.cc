@@ -211,7 +211,7 @@ TEST(RoundingNoise, IsUniform) {
   EXPECT_NEAR(sum / kCount, 0.5, 5 * 0.2887 / 256);
   EXPECT_NEAR(squares / kCount, 1.0 / 3, 0.01);
   EXPECT_NEAR(next / kCount, 0, 5.0 / 12 / 256);
-  for (const int ones : places) EXPECT_NEAR(ones, kCount / 2, 5 * 128);
+  for (const int ones : places) EXPECT_NEAR(ones, kCount / 2.0, 5 * 128);
 }
 
 TEST(RoundingNoise, MiddlesAreExact) {

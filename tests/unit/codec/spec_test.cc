@@ -15,7 +15,8 @@ TEST(CodecSpec, KeepsItsTextAndHasTheCodec) {
   EXPECT_EQ((*spec.Get())->name(), "fixed:bits=4,tile=64,rounding=nearest");
   EXPECT_EQ(ToString(CodecSpec(*spec.Get())), "fixed:bits=4,tile=64,rounding=nearest");
   EXPECT_NE(spec, CodecSpec(*spec.Get()));
-  EXPECT_EQ(spec, CodecSpec(std::string("fixed:bits=4")));
+  const std::string text = "fixed:bits=4";
+  EXPECT_EQ(spec, CodecSpec(text));
 }
 
 TEST(CodecSpec, KnowsTheFamilyAndItsState) {

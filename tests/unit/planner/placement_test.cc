@@ -146,7 +146,8 @@ TEST(Placement, ASlowLinkIsNotTakenAndAFastSpareIs) {
     worker.egress_bytes_per_second = worker.ingress_bytes_per_second = 100e6;
   }
   for (const auto& [a, b] : {std::pair(1, 3), std::pair(3, 1)}) {
-    problem.pairs[static_cast<size_t>(a * 4 + b)] = {.bytes_per_second = 100e6, .latency = 1e-3};
+    problem.pairs[static_cast<size_t>(a) * 4 + static_cast<size_t>(b)] = {.bytes_per_second = 100e6,
+                                                                          .latency = 1e-3};
   }
   const auto placed = Place(problem);
   ASSERT_TRUE(placed.ok()) << placed.status();

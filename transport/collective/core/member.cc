@@ -41,7 +41,7 @@ class MemberImpl : public Member {
   ~MemberImpl() override {
     LH_CHECK(std::this_thread::get_id() != thread_.get_id(),
              "a group's member is destroyed in its own on_end");
-    if (status().ok()) {
+    if (MemberImpl::status().ok()) {
       // Does not check the result: a peer that gets no goodbye sees a closed connection.
       (void)Send(MessageKind::kGoodbye, "", Deadline::After(kRendezvousLimit));
     }

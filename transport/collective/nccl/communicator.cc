@@ -255,7 +255,7 @@ class NcclCommunicator final : public Communicator {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
+StatusOr<std::unique_ptr<Communicator>> Create(const std::shared_ptr<Member>& member,
                                                const cuda::Device& device, const Options& options,
                                                Deadline deadline) {
   LH_ASSIGN_OR_RETURN(const Api* const api, Load(options.libraries));

@@ -25,7 +25,7 @@ struct Options {
 // kFailedPrecondition: there is no NCCL, it is older than 2.18, or ranks have different versions.
 // kDeadlineExceeded: a rank did not come by `deadline`. kAborted: the group has ended. kInternal:
 // NCCL or CUDA failed.
-StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
+StatusOr<std::unique_ptr<Communicator>> Create(const std::shared_ptr<Member>& member,
                                                const cuda::Device& device, const Options& options,
                                                Deadline deadline);
 

@@ -346,7 +346,7 @@ class SwitcherCommunicator final : public Switcher {
 
 Status Check(const Communicator& native, const std::vector<Alternative>& alternatives,
              const Options& options) {
-  const auto invalid = [](std::string what) { return absl::InvalidArgumentError(what); };
+  const auto invalid = [](const std::string& what) { return absl::InvalidArgumentError(what); };
   if (alternatives.size() > kMostAlternatives) {
     return invalid(fmt::format("expected at most {} alternatives, got {}", kMostAlternatives,
                                alternatives.size()));

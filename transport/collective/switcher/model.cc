@@ -122,7 +122,7 @@ std::string ToText(const std::vector<Decision>& decisions) {
                                : fmt::format(", from {} on {}",
                                              FormatBytes(static_cast<double>(range.bytes)), name);
     }
-    text += "\n";
+    text += '\n';
     for (const Line& line : decision.lines) {
       text += fmt::format("  {:<24} {:>9.1f} us + {:>9.3f} us/MB, ratio {:.3f}; {} calls, {}\n",
                           line.name, line.start_seconds * 1e6, line.seconds_per_byte * 1e12,

@@ -15,6 +15,7 @@ namespace longhaul::worker {
 
 class Gpt final : public Model {
  public:
+  // Arguments: as of Model::Create (model.h).
   Gpt(const StageOptions& options, const RankGroup* group);
   at::Tensor Logits(const at::Tensor& x) const override;
 
@@ -35,7 +36,7 @@ class Gpt final : public Model {
   Embedding tokens_;      // first stage
   Embedding positions_;   // first stage
   LayerNorm final_norm_;  // last stage
-  Head head_;
+  Head head_;             // makes the logits; last stage
 };
 
 }  // namespace longhaul::worker

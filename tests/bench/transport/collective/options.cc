@@ -14,8 +14,8 @@
 namespace longhaul::collective::bench {
 namespace {
 
-Status Invalid(std::string message) {
-  return absl::InvalidArgumentError(std::move(message));
+Status Invalid(const std::string& message) {
+  return absl::InvalidArgumentError(message);
 }
 
 std::vector<std::string> Split(std::string_view text, char separator) {

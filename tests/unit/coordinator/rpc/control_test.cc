@@ -2,6 +2,8 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
+#include <type_traits>
+
 #include "run/tokens/token_file.h"
 #include "tests/unit/coordinator/rpc/fake_worker.h"
 
@@ -42,7 +44,7 @@ TEST_F(ControlTest, EveryCallNeedsTheToken) {
     EXPECT_THAT(status.error_message(), HasSubstr("--token-file"));
   };
   const std::string wrong = "another token of thirty-two char";
-  const auto unary = [&](auto method, auto request, auto reply) {
+  const auto unary = [&](auto method, const auto& request, auto reply) {
     CallContext context(wrong);
     refused((control_.get()->*method)(&context.grpc, request, &reply));
   };
@@ -57,10 +59,11 @@ TEST_F(ControlTest, EveryCallNeedsTheToken) {
   unary(&Stub::SetReplicas, v1::ReplicasRequest(), v1::ReplicasReply());
   unary(&Stub::ListWorkers, v1::ListWorkersRequest(), v1::ListWorkersReply());
   unary(&Stub::ListCheckpoints, v1::CheckpointsRequest(), v1::CheckpointsReply());
-  const auto stream = [&](auto message, auto method, auto request) {
+  const auto stream = [&](const auto& message, auto method, const auto& request) {
     CallContext context(wrong);
     grpc::Status status;
-    ReadAll<decltype(message)>((control_.get()->*method)(&context.grpc, request), &status);
+    ReadAll<std::decay_t<decltype(message)>>((control_.get()->*method)(&context.grpc, request),
+                                             &status);
     refused(status);
   };
   stream(v1::RunStatus(), &Stub::WatchRun, v1::RunRequest());

@@ -31,7 +31,7 @@ inline std::string DumpStore(const std::string& path) {
          Column(database, fmt::format("SELECT name FROM pragma_table_info('{}')", table))) {
       columns += fmt::format("{}quote({})", columns.empty() ? "" : " || ',' || ", name);
     }
-    if (table == "runs") columns = "rowid || ':' || " + columns;
+    if (table == "runs") columns.insert(0, "rowid || ':' || ");
     dump += table + "\n";
     for (const std::string& row :
          Column(database, fmt::format("SELECT {} FROM {} ORDER BY 1", columns, table))) {

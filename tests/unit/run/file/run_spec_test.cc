@@ -1,6 +1,7 @@
 // What a run file says, and how it is written again.
 #include "run/file/run_spec.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,5 +1,6 @@
 #include "run/published/config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -339,7 +340,7 @@ TEST(ParseConfig, WhatIsNoConfigIsRefused) {
   // Nested values would be written into the message, by a function that calls itself.
   for (const std::string key : {"n_layer", "no_such_key", "task_specific_params"}) {
     const std::string nested = std::string(200'000, '[') + std::string(200'000, ']');
-    EXPECT_THAT(Refusal(R"({"model_type": "gpt2", ")" + key + "\": " + nested + "}"),
+    EXPECT_THAT(Refusal(fmt::format(R"({{"model_type": "gpt2", "{}": {}}})", key, nested)),
                 HasSubstr("expected a JSON object"));
   }
   // Many keys take no time that grows with their square.

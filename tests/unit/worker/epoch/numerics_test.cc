@@ -63,7 +63,7 @@ TEST(Numerics, IsAnotherWhereTheBitsMayBe) {
   EXPECT_NE(After([](Case& c) { c.assignment.edges[0].backward.codec = "bf16"; }), before);
   EXPECT_NE(After([](Case& c) { c.assignment.edges[0].id = EdgeId(5); }), before);
   EXPECT_NE(After([](Case& c) { c.assignment.data.token_file_sha256[0] = 'b'; }), before);
-  EXPECT_NE(After([](Case& c) { c.assignment.run_yaml += " "; }), before);
+  EXPECT_NE(After([](Case& c) { c.assignment.run_yaml += ' '; }), before);
   // A library uses no more threads than there are cores.
   const auto threads = [](uint32_t cores) {
     return After([cores](Case& c) {

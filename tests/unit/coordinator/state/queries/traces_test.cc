@@ -36,9 +36,9 @@ class Traces : public ::testing::Test {
       one.set_step(static_cast<uint64_t>(step));
       for (int span = 0; span < spans; ++span) one.add_spans()->set_begin_ns(int64_t{1} << 60);
     }
-    Say(worker, std::move(message));
+    Say(worker, message);
   }
-  void Say(const std::string& worker, v1::WorkerMessage message) {
+  void Say(const std::string& worker, const v1::WorkerMessage& message) {
     v1::WorkerMessage about = c.About("tiny-1");
     about.MergeFrom(message);
     c.Tick(c.Said(worker, std::move(about)));

@@ -84,7 +84,7 @@ TEST(SealerTest, EveryChangedBitIsSeen) {
     } else if (at - open.size() < text.size()) {
       sealed.payload[at - open.size()] ^= flip;
     } else {
-      sealed.tag[at - text.size()] ^= flip;
+      sealed.tag[at - open.size() - text.size()] ^= flip;
     }
     Bytes opened;
     EXPECT_FALSE(OpenNext(there, sealed, &opened)) << "bit " << bit;

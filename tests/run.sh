@@ -129,7 +129,7 @@ part_tsan() {
   local -x TSAN_OPTIONS=suppressions=$PWD/tests/support/tsan.supp:history_size=4:allocator_may_return_null=1
   local -x UCX_MEM_EVENTS=n
   build tsan tsan_tests || return
-  run_tests tsan --label-regex tsan
+  run_tests tsan --label-regex tsan --label-exclude full
 }
 
 # fuzz_for SECONDS PROGRAM CORPUS: with the kept seeds and words of CORPUS; what is found on the way goes into

@@ -10,7 +10,7 @@ INSTANTIATE_TEST_SUITE_P(Backend, LinkTest, ::testing::Values(UnderTest(), Seale
                          [](const auto& i) { return i.param.name; });
 
 void RecordingHandler::OnFrame(Lane lane, std::span<const std::byte> payload) {
-  if (on_frame) on_frame(lane, payload);
+  on_frame(lane, payload);
   const std::lock_guard lock(mutex_);
   EXPECT_EQ(closed_, 0) << "a frame after OnClosed";
   ++counts_[static_cast<int>(lane)];

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/notification.h"
@@ -56,8 +57,28 @@ class RecordingHandler : public LinkHandler {
   void OnHealed(absl::Duration away, uint64_t frames_resent) override;
   void OnClosed(const Status& reason) override;
 
-  // Runs at the start of OnFrame; set while no frame is under way.
-  std::function<void(Lane, std::span<const std::byte>)> on_frame;
+  // Runs at the start of OnFrame. One thread sets it while the link's thread calls it.
+  class FrameCallback {
+   public:
+    using Function = std::function<void(Lane, std::span<const std::byte>)>;
+    void operator=(Function function) {
+      const std::lock_guard lock(mutex_);
+      function_ = std::make_shared<Function>(std::move(function));
+    }
+    void operator()(Lane lane, std::span<const std::byte> payload) const {
+      const std::shared_ptr<Function> function = Get();
+      if (function != nullptr && *function) (*function)(lane, payload);
+    }
+
+   private:
+    std::shared_ptr<Function> Get() const {
+      const std::lock_guard lock(mutex_);
+      return function_;
+    }
+    mutable std::mutex mutex_;
+    std::shared_ptr<Function> function_;
+  };
+  FrameCallback on_frame;
   std::function<void()> on_closed;
   bool keep_payloads = true;  // set before the link opens
 

@@ -282,7 +282,7 @@ Family Row() {
       .what = "differences to what tokens predict, coded by what follows a '/' (gauss); runs only",
       .parameters = {{"pairs", "0 or a power of two up to 1048576", "65536"},
                      {"rate", "0..1", "0.02"},
-                     {"prior", "0..1000", "0"}},
+                     {"prior", "0..1000", "4"}},
       .parse = Parse,
       .sections = Sections,
       .device = MakeDevice,

@@ -3,7 +3,7 @@
 // running means of the decoded values by token and by pair of tokens. Another codec encodes the
 // differences of the activations from these means.
 //
-//   predict:pairs=65536,rate=0.02,prior=0/gauss:bits=4,block=128
+//   predict:pairs=65536,rate=0.02,prior=4/gauss:bits=4,block=128
 //
 // Each side of a boundary has tables (tables.h), in which all numbers begin as 0. Table A has a row
 // of C means, one for each channel, for every token id. Table P has such a row for each of 2^L
@@ -17,15 +17,16 @@
 // Elements of r and x' that are not finite become the NaN 0x7fc00000. Both sides have the same r'.
 //
 // Learning: a row learns from its tokens in the tensor, but not from a token with an x' that is NaN
-// or at least 2^64 in magnitude. A row that learns from m > 0 tokens changes as follows. A[t] and
-// P[h] on the right sides are those from before the tensor:
+// or at least 2^64 in magnitude. A row that learns from m > 0 tokens changes as follows:
 //   n    = n + m, at most 2^24
 //   rate = max(min(m, 2^24) / (n + prior), the parameter rate); prior = 0 for rows of A
-//   P[h] = P[h] + rate (mean of (x' - A[t]) - P[h])
 //   A[t] = A[t] + rate (mean of x' - A[t])
-// A mean is the sum in the order of tokens, beginning with the first value, times 1 / m. So a row
-// of A that learns for the first time becomes the mean. A row of P then becomes m / (m + prior)
-// times the mean, if the parameter rate is not larger than this factor.
+//   P[h] = P[h] + rate (mean of (x' - A[t]) - P[h])
+// First all rows of A change. A[t] in the second line is the new row: so P learns only what A does
+// not know, also from a token that is seen for the first time. A mean is the sum in the order of
+// tokens, beginning with the first value, times 1 / m. So a row of A that learns for the first time
+// becomes the mean. A row of P then becomes m / (m + prior) times the mean, if the parameter rate
+// is not larger than this factor.
 //
 // The check is a hash of all updates so far, by which the two sides compare their tables. It begins
 // as FirstCheck. A tensor from which the tables learn changes the check to NextCheck(check, sum),
@@ -66,13 +67,13 @@ inline constexpr uint32_t kMostLog2Pairs = 20, kMostPrior = 1000;
 
 struct Params {
   uint32_t log2_pairs = 16;  // 0: no pairs
-  uint32_t prior = 0;
+  uint32_t prior = 4;
   float rate = 0.02f;
   uint32_t pairs() const { return log2_pairs == 0 ? 0 : 1u << log2_pairs; }
 };
 // Returns whether codec strings and headers may have these values.
 bool Possible(const Params& params);
-// Returns "predict:pairs=65536,rate=0.02,prior=0", without the other codec.
+// Returns "predict:pairs=65536,rate=0.02,prior=4", without the other codec.
 std::string CodecString(const Params& params);
 // `other`: the number of the other codec.
 CodecParameters ToHeader(const Params& params, CodecId other);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace longhaul::codec::predict {
 
@@ -50,19 +51,23 @@ void ReferenceTables::LearnRows(const std::map<uint32_t, std::vector<std::vector
 
 void ReferenceTables::Learn(std::span<const uint32_t> ids, const Shape& shape,
                             std::span<const double> decoded) {
-  std::map<uint32_t, std::vector<std::vector<double>>> by_token, by_pair;
+  std::map<uint32_t, std::vector<std::vector<double>>> by_token;
+  std::vector<uint64_t> taught;
   for (uint64_t k = 0; k < ids.size(); ++k) {
     const auto place = decoded.subspan(k * channels_, channels_);
-    std::vector<double> value(place.begin(), place.end());
-    if (!std::ranges::all_of(value, [](double x) { return std::fabs(x) < 0x1p64; })) continue;
-    by_token[ids[k]].push_back(value);
-    if (params_.log2_pairs == 0) continue;
-    const std::vector<double> token = TokenRow(ids[k]);
-    for (uint32_t c = 0; c < channels_; ++c) value[c] -= token[c];
-    by_pair[PairAt(ids, shape, k)].push_back(value);
+    if (!std::ranges::all_of(place, [](double x) { return std::fabs(x) < 0x1p64; })) continue;
+    by_token[ids[k]].emplace_back(place.begin(), place.end());
+    taught.push_back(k);
+  }
+  LearnRows(by_token, 0, &tokens_);
+  if (params_.log2_pairs == 0) return;
+  std::map<uint32_t, std::vector<std::vector<double>>> by_pair;
+  for (const uint64_t k : taught) {
+    std::vector<double> unknown = TokenRow(ids[k]);
+    for (uint32_t c = 0; c < channels_; ++c) unknown[c] = decoded[k * channels_ + c] - unknown[c];
+    by_pair[PairAt(ids, shape, k)].push_back(std::move(unknown));
   }
   LearnRows(by_pair, params_.prior, &pairs_);
-  LearnRows(by_token, 0, &tokens_);
 }
 
 }  // namespace longhaul::codec::predict

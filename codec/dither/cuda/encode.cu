@@ -7,9 +7,8 @@
 namespace longhaul::codec::cuda {
 namespace {
 
-// The quantized blocks of a group.
+// The quantized blocks of a group, but for their codes.
 struct GroupAtHand {
-  alignas(16) uint8_t codes[dither::kGroupBlocks * dither::kMaxBlock];
   int16_t indexes[dither::kGroupBlocks];  // q
   uint8_t scales[dither::kGroupBlocks];
   int32_t exponent;
@@ -63,7 +62,7 @@ __device__ Normalized Normalize(const DitherArgs& args, const DitherPlace& place
 // Quantizes the blocks of a warp: writes their codes and their q.
 template <int kHalfBits>
 __device__ void QuantizeBlocks(const DitherArgs& args, const DitherGroup& group,
-                               const DitherPlace& place, GroupAtHand* at_hand) {
+                               const DitherPlace& place, uint8_t* codes, GroupAtHand* at_hand) {
   const bool vectorised = Vectorised(args.tensor);
   float values[kOfLane];
   uint32_t magnitude = 0;
@@ -92,7 +91,7 @@ __device__ void QuantizeBlocks(const DitherArgs& args, const DitherGroup& group,
                                 __uint_as_float(dither::kIntegersOfNumber + number));
       words[k / 4] |= dither::CodeOf(__float_as_uint(s), number) << k % 4 * 8;
     }
-    *reinterpret_cast<uint2*>(at_hand->codes + in_group) = make_uint2(words[0], words[1]);
+    *reinterpret_cast<uint2*>(codes + in_group) = make_uint2(words[0], words[1]);
   }
   if (place.lane == 0) at_hand->indexes[place.index] = static_cast<int16_t>(normalized.q);
 }
@@ -147,26 +146,64 @@ class WordWriter {
   uint32_t count_ = 0;
 };
 
+// dither::Interval, with what a coding step needs of it already computed.
+struct alignas(16) CodingInterval {
+  uint32_t reciprocal;
+  uint32_t limit;  // a state from here on must put out a word
+  uint32_t start;
+  uint32_t rest_shift;  // kTableSize - frequency, and shift << 16
+};
+__device__ inline CodingInterval ForCoding(const dither::Interval& interval) {
+  const uint32_t rest = dither::kTableSize - interval.frequency;
+  return {interval.reciprocal, uint32_t{interval.frequency} << (32 - dither::kTableBits),
+          interval.start, rest | interval.shift << 16};
+}
+// dither::Push().
+__device__ inline uint32_t Push(uint32_t state, const CodingInterval& interval) {
+  const uint32_t quotient = __umulhi(state, interval.reciprocal) >> (interval.rest_shift >> 16);
+  return state + interval.start + quotient * (interval.rest_shift & 0xffff);
+}
+
+template <int kHalfBits>
+__device__ constexpr dither::Intervals<kHalfBits> kIntervals;
+
 // Codes a group, by one warp. Returns the number of words.
 template <int kHalfBits>
 __device__ uint32_t CodeGroup(const DitherArgs& args, const DitherGroup& group,
-                              const GroupAtHand& at_hand, const dither::Interval* intervals,
-                              uint16_t* words, uint32_t* states) {
+                              const uint8_t* codes_at_hand, const GroupAtHand& at_hand,
+                              const CodingInterval* intervals, uint16_t* words, uint32_t* states) {
+  // Steps whose codes are read before any of them is coded: what is read does not depend on states.
+  constexpr uint32_t kAhead = 8;
   constexpr int kReach = dither::Tables<kHalfBits>::kReach;
   const uint32_t lane = threadIdx.x % kWarp;
   WordWriter writer(words, static_cast<uint32_t>(args.group_words));
   uint32_t state = dither::FirstState(at_hand.scales[2 * lane], at_hand.scales[2 * lane + 1]);
-#pragma unroll 4
-  for (uint32_t step = 0; step < group.elements; step += kWarp) {
-    const uint32_t code = at_hand.codes[step + lane];
-    const dither::Interval interval = intervals[code];
-    const bool escapes = dither::Escapes(code, kReach);
-    if (__any_sync(kAllLanes, escapes)) {
-      state = writer.Shrunk(state, escapes && dither::MustShrink(state, dither::kRawFrequency));
-      if (escapes) state = dither::PushRaw(state, code & (dither::kSymbols - 1));
+  for (uint32_t first = 0; first < group.elements; first += kAhead * kWarp) {
+    uint32_t codes[kAhead];
+    CodingInterval ahead[kAhead];
+#pragma unroll
+    for (uint32_t k = 0; k < kAhead; ++k) {
+      const uint32_t place = first + k * kWarp;
+      codes[k] = codes_at_hand[(place < group.elements ? place : 0) + lane];
     }
-    state = writer.Shrunk(state, dither::MustShrink(state, interval.frequency));
-    state = dither::Push(state, interval);
+    bool any = false;
+#pragma unroll
+    for (uint32_t k = 0; k < kAhead; ++k) {
+      ahead[k] = intervals[codes[k]];
+      any = any || dither::Escapes(codes[k], kReach);
+    }
+    any = __any_sync(kAllLanes, any) != 0;
+#pragma unroll
+    for (uint32_t k = 0; k < kAhead; ++k) {
+      if (first + k * kWarp >= group.elements) break;
+      const bool escapes = dither::Escapes(codes[k], kReach);
+      if (any && __any_sync(kAllLanes, escapes)) {
+        state = writer.Shrunk(state, escapes && dither::MustShrink(state, dither::kRawFrequency));
+        if (escapes) state = dither::PushRaw(state, codes[k] & (dither::kSymbols - 1));
+      }
+      state = writer.Shrunk(state, state >= ahead[k].limit);
+      state = Push(state, ahead[k]);
+    }
   }
   states[lane] = state;
   return writer.count();
@@ -175,14 +212,16 @@ __device__ uint32_t CodeGroup(const DitherArgs& args, const DitherGroup& group,
 template <int kHalfBits>
 __global__ void __launch_bounds__(kDitherThreads)
     EncodeKernel(const __grid_constant__ DitherArgs args) {
+  extern __shared__ __align__(16) uint8_t codes[];  // kGroupBlocks x block
   __shared__ GroupAtHand at_hand;
-  __shared__ dither::Interval intervals[2 * dither::kOuter];
+  __shared__ CodingInterval intervals[2 * dither::kOuter];
   const DitherGroup group = GroupAt(args, blockIdx.x);
-  static_assert(kDitherThreads == 2 * dither::kOuter);
-  intervals[threadIdx.x] = kIntervals<kHalfBits>.of_code[threadIdx.x];
+  for (uint32_t k = threadIdx.x; k < 2 * dither::kOuter; k += kDitherThreads) {
+    intervals[k] = ForCoding(kIntervals<kHalfBits>.of_code[k]);
+  }
   for (uint32_t turn = threadIdx.x / kWarp; turn < Turns(args, group);
        turn += kDitherThreads / kWarp) {
-    QuantizeBlocks<kHalfBits>(args, group, PlaceAt(args, group, turn), &at_hand);
+    QuantizeBlocks<kHalfBits>(args, group, PlaceAt(args, group, turn), codes, &at_hand);
   }
   AwaitKernelBefore();
   LetNextKernelBegin();
@@ -196,7 +235,8 @@ __global__ void __launch_bounds__(kDitherThreads)
                       uint64_t{blockIdx.x} * args.group_words;
   auto* const states =
       reinterpret_cast<uint32_t*>(payload + args.states) + uint64_t{blockIdx.x} * dither::kLanes;
-  const uint32_t count = CodeGroup<kHalfBits>(args, group, at_hand, intervals, words, states);
+  const uint32_t count =
+      CodeGroup<kHalfBits>(args, group, codes, at_hand, intervals, words, states);
   if (threadIdx.x != 0) return;
   reinterpret_cast<int16_t*>(payload + args.exponents)[blockIdx.x] =
       static_cast<int16_t>(at_hand.exponent);
@@ -269,7 +309,8 @@ int Encode(const DitherArgs& args, cudaStream_t stream) {
   if (const int error = Begin(beginning, stream); error != 0) return error;
   const auto groups = static_cast<unsigned>(args.groups);
   if (const int error =
-          LaunchNext(EncodeKernel<kHalfBits>, {groups, kDitherThreads, 0}, stream, args);
+          LaunchNext(EncodeKernel<kHalfBits>,
+                     {groups, kDitherThreads, dither::kGroupBlocks * args.block}, stream, args);
       error != 0) {
     return error;
   }

@@ -11,14 +11,10 @@
 
 namespace longhaul::codec::cuda {
 
-inline constexpr uint32_t kDitherThreads = 256;
+// Few, because most of them wait while the first warp codes: so more groups are at hand at a time.
+inline constexpr uint32_t kDitherThreads = 128;
 inline constexpr uint32_t kMostDitherLanes = dither::kMaxBlock / kOfLane;
 static_assert(dither::kLanes == kWarp && dither::kGroupBlocks == 2 * kWarp);
-
-template <int kHalfBits>
-__device__ constexpr dither::Intervals<kHalfBits> kIntervals;
-template <int kHalfBits>
-__device__ constexpr dither::Slots<kHalfBits> kSlots;
 
 // The group of a thread block.
 struct DitherGroup {

@@ -50,11 +50,10 @@ uint32_t PairOf(std::span<const uint32_t> ids, const Shape& shape, const Params&
   return PairRow(index % shape.tokens == 0 ? 0 : ids[index - 1], ids[index], params.log2_pairs);
 }
 
-// Rows of pairs learn first: they need those of tokens as they were.
+// Rows of tokens learn first: those of pairs need the new ones.
 void Learn(const Lesson& lesson, std::span<uint64_t> keys, float* sum, Tables* tables) {
-  uint32_t total = 0;
+  uint32_t total = LearnTable(lesson, false, keys, sum, tables);
   if (lesson.params.log2_pairs > 0) total += LearnTable(lesson, true, keys, sum, tables);
-  total += LearnTable(lesson, false, keys, sum, tables);
   tables->set_check(NextCheck(tables->check(), total));
 }
 

@@ -18,12 +18,10 @@ uint64_t TokensIn(const Shape& shape) {
 
 // Parts of the workspace, each a multiple of 64 bytes.
 struct Workspace {
-  Workspace(const Shape& shape, const Params& params)
+  explicit Workspace(const Shape& shape)
       : values(cuda::PredictScratchBytes(TokensIn(shape))),
-        differences(values + AlignWorkspace(shape.elements() * sizeof(float))),
-        rest(differences +
-             (params.log2_pairs > 0 ? AlignWorkspace(shape.elements() * sizeof(float)) : 0)) {}
-  uint64_t values, differences, rest;
+        rest(values + AlignWorkspace(shape.elements() * sizeof(float))) {}
+  uint64_t values, rest;
 };
 
 cuda::DeviceSpan From(const cuda::DeviceSpan& span, uint64_t offset) {
@@ -42,7 +40,7 @@ class PredictDevice final : public cuda::DeviceCodec {
       : params_(params), within_(std::move(within)) {}
 
   uint64_t WorkspaceBytes(const Shape& shape) const override {
-    return Workspace(shape, params_).rest + within_.WorkspaceBytes(shape);
+    return Workspace(shape).rest + within_.WorkspaceBytes(shape);
   }
   // Refuses tables of another shape, and tensors with more tokens than the kernels take.
   Status CheckTables(const cuda::TablesOnDevice& tables, const Shape& shape) const override;
@@ -69,7 +67,7 @@ cuda::PredictArgs PredictDevice::MakePredict(const cuda::TensorArgs& tensor, con
                                              const Front& front, cuda::DeviceSpan workspace,
                                              cuda::DeviceSpan blob,
                                              const cuda::TablesOnDevice& tables) const {
-  const Workspace parts(shape, params_);
+  const Workspace parts(shape);
   unsigned char* const memory = workspace.start();
   cuda::PredictArgs args{};
   args.tensor = tensor;
@@ -83,7 +81,6 @@ cuda::PredictArgs PredictDevice::MakePredict(const cuda::TensorArgs& tensor, con
   args.blob_dev = blob.start();
   args.scratch_dev = memory;
   args.values_dev = reinterpret_cast<float*>(memory + parts.values);
-  args.differences_dev = reinterpret_cast<float*>(memory + parts.differences);
   if (!tables) return args;
   args.vocabulary = tables.shape.vocabulary;
   args.ids_dev = tables.ids == 0 ? nullptr : tables.ids_dev;
@@ -144,7 +141,7 @@ Status PredictDevice::Encode(const cuda::EncodeCall& call) const {
   args.fault_dev = reinterpret_cast<uint32_t*>(args.scratch_dev + cuda::PredictScratch(0).fault);
   LH_RETURN_IF_ERROR(queue.Run(kernels.begin, args, "queueing the encoder of predict"));
   const cuda::DeviceSpan blob_within = From(blob, kBlobHeaderBytes + args.other);
-  const cuda::DeviceSpan workspace_within = From(workspace, Workspace(in.shape, params_).rest);
+  const cuda::DeviceSpan workspace_within = From(workspace, Workspace(in.shape).rest);
   const MutableTensorView values{args.values_dev, Dtype::kF32, in.shape};
   const TensorView residual = tables ? TensorView{values.data, values.dtype, values.shape} : in;
   LH_RETURN_IF_ERROR(
@@ -178,8 +175,8 @@ Status PredictDevice::Decode(const cuda::DecodeCall& call) const {
   const MutableTensorView values =
       tables ? MutableTensorView{args.values_dev, Dtype::kF32, out.shape} : out;
   LH_RETURN_IF_ERROR(within_.Decode(std::as_bytes(std::span(args.within.words)), blob_within,
-                                    From(workspace, Workspace(out.shape, params_).rest), values,
-                                    fault_dev, queue));
+                                    From(workspace, Workspace(out.shape).rest), values, fault_dev,
+                                    queue));
   LH_RETURN_IF_ERROR(queue.Run(kernels.finish, args, "queueing the decoder of predict"));
   if (front.kind != Kind::kLearned) return absl::OkStatus();
   return queue.Run(kernels.learn, args, "queueing what predict learns");

@@ -39,7 +39,6 @@ struct PredictArgs {
   // r, later r', at last x' of the tokens that `learn` needs. In a decoder to fp32 this is the
   // output, and at last has x' of all tokens.
   float* values_dev;
-  float* differences_dev;      // x' - A[t] of the tokens that `learn` needs for the table of pairs
   unsigned char* scratch_dev;  // PredictScratch, aligned to 64 bytes
   // Begins as 0. If a fault is found, the word is or-ed with kFaultContents or kFaultTables, and
   // the tables do not change. Encode: a word of the scratch memory.
@@ -76,10 +75,11 @@ struct PredictKernels {
   // Runs before the other codec's encoder or decoder. Encode: writes the front, the ids and r.
   // Decode: checks the front and the ids. If the tables learn, also finds tokens that share a row.
   int (*begin)(int device, const PredictArgs* args, void* stream);
-  // Runs after the other codec: computes x', and updates the rows that only one token of the tensor
-  // has.
+  // Runs after the other codec: computes x', and updates the rows of tokens that only one token of
+  // the tensor has, with the rows of their pairs if these have no other token either.
   int (*finish)(int device, const PredictArgs* args, void* stream);
-  // Runs last: updates the rows that several tokens of the tensor have.
+  // Runs last: updates the rows that several tokens of the tensor have, and then the rows of pairs
+  // that need them.
   int (*learn)(int device, const PredictArgs* args, void* stream);
 };
 extern const PredictKernels kPredictKernels;  // defined in the module only

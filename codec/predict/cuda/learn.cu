@@ -14,7 +14,7 @@ constexpr uint32_t kOfThread = 2, kOfBlock = kOfThread * kThreads;
 // Tokens whose values a thread asks for before it adds them up.
 constexpr uint32_t kAhead = 16;
 // A table's tokens are divided among so many blocks, or among more where these have fewer threads.
-constexpr uint32_t kShares = 64;
+constexpr uint32_t kShares = 64, kPairShares = 512;
 
 // The count of tiles and the size of the blob within, to the header around. By one thread.
 __device__ void FinishHeader(const PredictArgs& args) {
@@ -33,17 +33,15 @@ struct OwnRow {
     counted = predict::AddCount(*count, 1);
     rate = predict::Rate(1, counted, of_pairs ? args.prior : 0, args.rate);
   }
-  // `old`: its means so far.
+  // `mean`: its old means, then the new ones.
   template <int kWidth>
-  __device__ void Learn(uint32_t channel, const Channels<kWidth>& old,
-                        const Channels<kWidth>& values) {
-    Channels<kWidth> mean;
+  __device__ void Learn(uint32_t channel, const Channels<kWidth>& values, Channels<kWidth>* mean) {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
-      mean[k] = old[k] + rate * (values[k] - old[k]);
-      hash += __float_as_uint(mean[k]) * predict::ChannelWeight(channel + k);
+      (*mean)[k] = (*mean)[k] + rate * (values[k] - (*mean)[k]);
+      hash += __float_as_uint((*mean)[k]) * predict::ChannelWeight(channel + k);
     }
-    StoreChannels<kWidth>(mean, means + channel);
+    StoreChannels<kWidth>(*mean, means + channel);
   }
   uint32_t row;
   float* means;
@@ -59,13 +57,20 @@ __device__ inline void AddPredicted(const Channels<kWidth>& predicted, Channels<
   for (int k = 0; k < kWidth; ++k) value[k] = FiniteOrNan(value[k] + predicted[k]);
 }
 
-// Which of a token's rows no other token has, and whether values_dev has x' or still r'.
+// What FinishKernel updates for a token: its own row if no other token has it, and then also the
+// row of its pair if no other token has that. `decoded`: values_dev has x', not r'.
 struct OwnRows {
   bool of_token, of_pair;
   bool decoded;
 };
 
-// By one block: of a token that teaches, what its own rows learn.
+// True if no other token of the tensor has the row of this token's pair, nor this token's row.
+__device__ bool IsOwnPair(const PredictArgs& args, const PredictRows& rows, uint32_t token) {
+  const uint32_t* const repeats = ScratchAt(args, PredictScratch(rows.Tokens()).repeats) + token;
+  return repeats[0] == 1 && repeats[rows.Tokens()] == 1;
+}
+
+// By one block: of a token that teaches, what its own rows learn. own.of_token is true.
 template <int kWidth>
 __device__ void LearnOwnRows(const PredictArgs& args, const PredictRows& rows, uint32_t token,
                              const OwnRows& own) {
@@ -88,18 +93,14 @@ __device__ void LearnOwnRows(const PredictArgs& args, const PredictRows& rows, u
       }
       AddPredicted<kWidth>(predicted, value);
     }
-    if (own.of_pair) {
-      Channels<kWidth> difference;
+    of_token.Learn<kWidth>(c, value, &token_mean);
+    if (!own.of_pair) continue;
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) difference[k] = value[k] - token_mean[k];
-      of_pair.Learn<kWidth>(c, pair_mean, difference);
-    }
-    if (own.of_token) of_token.Learn<kWidth>(c, token_mean, value);
+    for (int k = 0; k < kWidth; ++k) value[k] = value[k] - token_mean[k];
+    of_pair.Learn<kWidth>(c, value, &pair_mean);
   }
-  if (own.of_token) {
-    AddToCheck(args, of_token.hash, of_token.row, false);
-    if (threadIdx.x == 0) args.counts_dev[rows.Place(of_token.row, false)] = of_token.counted;
-  }
+  AddToCheck(args, of_token.hash, of_token.row, false);
+  if (threadIdx.x == 0) args.counts_dev[rows.Place(of_token.row, false)] = of_token.counted;
   if (own.of_pair) {
     AddToCheck(args, of_pair.hash, of_pair.row, true);
     if (threadIdx.x == 0) args.counts_dev[rows.Place(of_pair.row, true)] = of_pair.counted;
@@ -127,12 +128,11 @@ __global__ void __launch_bounds__(kThreads, 8)
   if (!values) return;
   const PredictScratch scratch(rows.Tokens());
   const uint32_t* const repeats = ScratchAt(args, scratch.repeats) + token;
-  OwnRows own{.of_token = learns && repeats[0] == 1,
-              .of_pair = learns && rows.HasPairs() && repeats[rows.Tokens()] == 1,
-              .decoded = false};
-  // Rows of several tokens learn later, of what is kept here; a tensor of fp32 is the output.
-  own.decoded = (args.decodes != 0 && args.tensor.dtype == kF32) || (learns && !own.of_token);
-  const bool keeps_differences = learns && rows.HasPairs() && !own.of_pair;
+  OwnRows own{.of_token = learns && repeats[0] == 1, .of_pair = false, .decoded = false};
+  own.of_pair = own.of_token && rows.HasPairs() && IsOwnPair(args, rows, token);
+  // Other rows learn later, of what is kept here; a tensor of fp32 is the output.
+  const bool later = learns && (!own.of_token || (rows.HasPairs() && !own.of_pair));
+  own.decoded = (args.decodes != 0 && args.tensor.dtype == kF32) || later;
   const Predictor predictor(rows, token);
   bool teaches = true;
 #pragma unroll 2
@@ -147,11 +147,6 @@ __global__ void __launch_bounds__(kThreads, 8)
     if (args.decodes != 0 && args.tensor.dtype != kF32) {
       StoreElements<kWidth>(value, args.tensor, first + c);
     }
-    if (!keeps_differences) continue;
-    LoadChannels<kWidth>(predictor.of_token + c, predicted);
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) value[k] = value[k] - predicted[k];
-    StoreChannels<kWidth>(value, args.differences_dev + first + c);
   }
   if (!learns) return;
   const bool all = __syncthreads_and(teaches) != 0;
@@ -159,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, 8)
     ScratchAt(args, scratch.teaches)[token] = all ? 1 : 0;
     if (token == 0) args.state_dev->learned = 1;
   }
-  if (all && (own.of_token || own.of_pair)) LearnOwnRows<kWidth>(args, rows, token, own);
+  if (all && own.of_token) LearnOwnRows<kWidth>(args, rows, token, own);
 }
 
 // Writes the numbers of the threads for which `there` is true to `list`, in the order of threads,
@@ -181,20 +176,31 @@ __device__ uint32_t List(bool there, uint32_t number, uint32_t* list, uint32_t* 
   return all;
 }
 
-// Adds the values of tokens to a thread's sums, in their order.
-__device__ void AddTokens(const float* values, uint32_t channels, uint32_t channel,
-                          const uint32_t* tokens, uint32_t count, uint32_t seen,
-                          float (&sums)[kOfThread]) {
+// Shared memory of LearnKernel.
+struct LearnMemory {
+  uint32_t firsts[kThreads];    // tokens that come first in their rows
+  uint32_t list[kThreads];      // tokens of a row
+  const float* rows[kThreads];  // of a row of pairs: the rows of these tokens
+  uint32_t of_warps[kWarps];
+};
+
+// Adds the values of `count` listed tokens to a thread's sums, in their order; for a row of pairs,
+// their differences to the tokens' rows. `seen`: tokens that were added before.
+template <bool kOfPairs>
+__device__ void AddTokens(const PredictArgs& args, const LearnMemory& memory, uint32_t channel,
+                          uint32_t count, uint32_t seen, float (&sums)[kOfThread]) {
+  const uint32_t channels = args.tensor.channels;
   for (uint32_t begin = 0; begin < count; begin += kAhead) {
-    float ahead[kOfThread][kAhead];
+    float ahead[kOfThread][kAhead], known[kOfThread][kAhead];
 #pragma unroll
     for (uint32_t j = 0; j < kAhead; ++j) {
       if (begin + j >= count) continue;
-      const float* const of_token = values + uint64_t{tokens[begin + j]} * channels;
+      const float* const of_token = args.values_dev + uint64_t{memory.list[begin + j]} * channels;
 #pragma unroll
       for (uint32_t k = 0; k < kOfThread; ++k) {
         const uint32_t c = channel + k * kThreads;
         ahead[k][j] = c < channels ? of_token[c] : 0;
+        if constexpr (kOfPairs) known[k][j] = c < channels ? memory.rows[begin + j][c] : 0;
       }
     }
 #pragma unroll
@@ -202,40 +208,48 @@ __device__ void AddTokens(const float* values, uint32_t channels, uint32_t chann
       if (begin + j >= count) continue;
 #pragma unroll
       for (uint32_t k = 0; k < kOfThread; ++k) {
+        if constexpr (kOfPairs) ahead[k][j] = ahead[k][j] - known[k][j];
         sums[k] = seen + begin + j == 0 ? ahead[k][j] : sums[k] + ahead[k][j];
       }
     }
   }
 }
 
-// What a row learns that several tokens have, of which `first` is the first: a thread walks them in
-// their order. By a whole block.
-__device__ void LearnSharedRow(const PredictArgs& args, const PredictRows& rows, uint32_t first,
-                               bool of_pairs, uint32_t* list, uint32_t* of_warps) {
+// What the row learns whose first token is `first`: a thread walks its tokens in their order. By a
+// whole block.
+template <bool kOfPairs>
+__device__ void LearnRow(const PredictArgs& args, const PredictRows& rows, uint32_t first,
+                         LearnMemory* memory) {
   const uint32_t tokens = rows.Tokens();
   const uint32_t channels = args.tensor.channels;
   const uint32_t channel = blockIdx.y * kOfBlock + threadIdx.x;
-  const float* const values = of_pairs ? args.differences_dev : args.values_dev;
   const PredictScratch scratch(tokens);
-  const uint32_t place = first + (of_pairs ? tokens : 0);
-  const uint32_t row = rows.RowOf(first, of_pairs);
+  const uint32_t place = first + (kOfPairs ? tokens : 0);
+  const uint32_t row = rows.RowOf(first, kOfPairs);
   float sums[kOfThread] = {};
   uint32_t seen = 0;
   uint32_t left = ScratchAt(args, scratch.repeats)[place];
   for (uint32_t begin = first; left > 0; begin += kThreads) {
     const uint32_t token = begin + threadIdx.x;
-    const bool there = token < tokens && rows.RowOf(token, of_pairs) == row;
+    const bool there = token < tokens && rows.RowOf(token, kOfPairs) == row;
     left -= __syncthreads_count(there);
     const bool teaching = there && ScratchAt(args, scratch.teaches)[token] != 0;
-    const uint32_t count = List(teaching, token, list, of_warps);
-    AddTokens(values, channels, channel, list, count, seen, sums);
+    const uint32_t count = List(teaching, token, memory->list, memory->of_warps);
+    if constexpr (kOfPairs) {
+      if (threadIdx.x < count) {
+        const uint32_t id = rows.IdOf(memory->list[threadIdx.x]);
+        memory->rows[threadIdx.x] = rows.MeansAt(rows.Place(id, false));
+      }
+      __syncthreads();
+    }
+    AddTokens<kOfPairs>(args, *memory, channel, count, seen, sums);
     seen += count;
   }
   if (seen == 0) return;
   const uint32_t counted = predict::AddCount(ScratchAt(args, scratch.counts)[place], seen);
-  const float rate = predict::Rate(seen, counted, of_pairs ? args.prior : 0, args.rate);
+  const float rate = predict::Rate(seen, counted, kOfPairs ? args.prior : 0, args.rate);
   const float inverse = 1.0f / static_cast<float>(seen);
-  float* const means = rows.MeansAt(rows.Place(row, of_pairs));
+  float* const means = rows.MeansAt(rows.Place(row, kOfPairs));
   uint32_t hash = 0;
 #pragma unroll
   for (uint32_t k = 0; k < kOfThread; ++k) {
@@ -245,29 +259,29 @@ __device__ void LearnSharedRow(const PredictArgs& args, const PredictRows& rows,
     means[c] = mean;
     hash += __float_as_uint(mean) * predict::ChannelWeight(c);
   }
-  AddToCheck(args, hash, row, of_pairs);
+  AddToCheck(args, hash, row, kOfPairs);
   if (blockIdx.y == 0 && threadIdx.x == 0) {
-    args.counts_dev[rows.Place(row, of_pairs)] = counted;
+    args.counts_dev[rows.Place(row, kOfPairs)] = counted;
   }
 }
 
-// Block x of a table has every gridDim.x-th token: of rows that come first there, and again later,
-// it updates kOfBlock channels.
+// The rows that FinishKernel has left, of one table; those of pairs after those of tokens. Block x
+// has every gridDim.x-th token: of rows that come first there it updates kOfBlock channels.
+template <bool kOfPairs>
 __global__ void __launch_bounds__(kThreads) LearnKernel(const __grid_constant__ PredictArgs args) {
-  __shared__ uint32_t firsts[kThreads], list[kThreads], of_warps[kWarps];
+  __shared__ LearnMemory memory;
   AwaitKernelBefore();
   if (*args.fault_dev != 0) return;
   const PredictRows rows(args);
-  const bool of_pairs = blockIdx.z == 1;
   const uint32_t tokens = rows.Tokens();
   const PredictScratch scratch(tokens);
-  const uint32_t* const repeats = ScratchAt(args, scratch.repeats) + (of_pairs ? tokens : 0);
+  const uint32_t* const repeats = ScratchAt(args, scratch.repeats) + (kOfPairs ? tokens : 0);
   const uint32_t token = blockIdx.x + threadIdx.x * gridDim.x;
-  const uint32_t of_token = token < tokens ? repeats[token] : 1;
-  const uint32_t count =
-      List(of_token > 1 && (of_token & kPredictAgain) == 0, token, firsts, of_warps);
+  bool left = token < tokens && (repeats[token] & kPredictAgain) == 0;
+  left = left && (kOfPairs ? !IsOwnPair(args, rows, token) : repeats[token] > 1);
+  const uint32_t count = List(left, token, memory.firsts, memory.of_warps);
   for (uint32_t k = 0; k < count; ++k) {
-    LearnSharedRow(args, rows, firsts[k], of_pairs, list, of_warps);
+    LearnRow<kOfPairs>(args, rows, memory.firsts[k], &memory);
   }
 }
 
@@ -288,10 +302,16 @@ int FinishPredict(int device, const PredictArgs* args, void* stream) {
 int LearnPredict(int device, const PredictArgs* args, void* stream) {
   if (cudaSetDevice(device) != cudaSuccess) return Launched();
   const uint32_t tokens = args->tensor.samples * args->tensor.tokens;
-  const uint32_t shares = (tokens + kThreads - 1) / kThreads;
-  const dim3 grid(shares > kShares ? shares : kShares,
-                  (args->tensor.channels + kOfBlock - 1) / kOfBlock, args->log2_pairs > 0 ? 2 : 1);
-  return LaunchNext(LearnKernel, {grid, kThreads, 0}, static_cast<cudaStream_t>(stream), *args);
+  const uint32_t least = (tokens + kThreads - 1) / kThreads;
+  const uint32_t of_channels = (args->tensor.channels + kOfBlock - 1) / kOfBlock;
+  const auto grid = [&](uint32_t shares) {
+    return dim3(shares > least ? shares : least, of_channels);
+  };
+  auto* const queue = static_cast<cudaStream_t>(stream);
+  const int failed = LaunchNext(LearnKernel<false>, {grid(kShares), kThreads, 0}, queue, *args);
+  if (failed != 0 || args->log2_pairs == 0) return failed;
+  // Most rows of pairs have one token, so they are many.
+  return LaunchNext(LearnKernel<true>, {grid(kPairShares), kThreads, 0}, queue, *args);
 }
 
 int BeginPredict(int device, const PredictArgs* args, void* stream);  // begin.cu

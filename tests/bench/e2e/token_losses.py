@@ -44,8 +44,8 @@ PAIRS = {  # forward, backward
     "predict3-fixed4": ("predict/gauss:bits=3", FIXED4),
     "predict4-tokens": ("predict:pairs=0/gauss:bits=4", FIXED3),
     "predict3-tokens": ("predict:pairs=0/gauss:bits=3", FIXED3),
-    "predict4-prior": ("predict:prior=4/gauss:bits=4", FIXED3),
-    "predict3-prior": ("predict:prior=4/gauss:bits=3", FIXED3),
+    "predict4-no-prior": ("predict:prior=0/gauss:bits=4", FIXED3),
+    "predict3-no-prior": ("predict:prior=0/gauss:bits=3", FIXED3),
 }
 STANDARD = list(PAIRS)[:7]
 TARGETS = {"predict4": 0.5, "predict3": 1.5}  # percent of loss, in runs of at least

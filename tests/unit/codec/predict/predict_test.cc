@@ -1,6 +1,7 @@
 // predict between two sides: what it saves, what it learns of, and what is refused.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -105,14 +106,22 @@ TEST(PredictCodec, ARowSeenForTheFirstTimeTakesTheMean) {
               ::testing::ElementsAre(2, 4));
   EXPECT_THAT(std::vector(pair.sender.tables.counts().begin(), pair.sender.tables.counts().end()),
               ::testing::ElementsAre(0, 2, 0));
-  Pair prior("predict:pairs=2,prior=2/none", {1, 2, 1}, 3);
-  prior.Transfer({4, 4}, {2, 2});
-  EXPECT_EQ(*prior.sender.tables.MeansOf(2), 4);
-  // Rows of pairs begin with half of it: two tokens, and two that the prior stands for.
-  float sum = 0;
-  for (const uint64_t row : {3, 4}) sum += *prior.sender.tables.MeansOf(row);
-  const auto counts = prior.sender.tables.counts().subspan(3);
-  EXPECT_EQ(sum, counts[0] == 2 || counts[1] == 2 ? 2 : 4 / 3.0f + 4 / 3.0f);
+}
+
+TEST(PredictCodec, RowsOfPairsLearnWhatTheNewRowsOfTokensDoNotKnow) {
+  Pair once("predict:pairs=65536,prior=0/none", {1, 1, 1}, 3);
+  once.Transfer({4}, {2});
+  EXPECT_EQ(*once.sender.tables.MeansOf(2), 4);
+  EXPECT_EQ(once.Transfer({4}, {2}), std::vector<float>{4});
+  for (const float value : once.sender.tables.means().subspan(3)) ASSERT_EQ(value, 0);
+  // 6 is the mean of the token; its pairs are 2 below and above. The prior stands for two tokens
+  // more.
+  Pair twice("predict:pairs=65536,prior=2/none", {1, 2, 1}, 3);
+  twice.Transfer({4, 8}, {2, 2});
+  EXPECT_EQ(*twice.sender.tables.MeansOf(2), 6);
+  const auto pairs = twice.sender.tables.means().subspan(3);
+  EXPECT_EQ(*std::ranges::min_element(pairs), -2 / 3.0f);
+  EXPECT_EQ(*std::ranges::max_element(pairs), 2 / 3.0f);
 }
 
 TEST(PredictCodec, TokensThatAreNoNumbersTeachNothing) {

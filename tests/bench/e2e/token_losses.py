@@ -28,6 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 SKIPPED, UNFINISHED = 77, 75
 FIXED3 = "fixed:bits=3,rounding=stochastic"
 FIXED4 = "fixed:bits=4,rounding=stochastic"
+DITHER2 = "dither:bits=2"
 PAIRS = {  # forward, backward
     "none": ("none", "none"),
     "default": ("tah", FIXED4),
@@ -42,6 +43,9 @@ PAIRS = {  # forward, backward
     "none-fixed3": ("none", FIXED3),
     "predict4-fixed4": ("predict/gauss:bits=4", FIXED4),
     "predict3-fixed4": ("predict/gauss:bits=3", FIXED4),
+    "none-dither2": ("none", DITHER2),
+    "predict5-dither2": ("predict/gauss:bits=5", DITHER2),
+    "predict4-dither2": ("predict/gauss:bits=4", DITHER2),
     "predict4-tokens": ("predict:pairs=0/gauss:bits=4", FIXED3),
     "predict3-tokens": ("predict:pairs=0/gauss:bits=3", FIXED3),
     "predict4-no-prior": ("predict:prior=0/gauss:bits=4", FIXED3),

@@ -102,14 +102,14 @@ class Search {
   }
 
   Status Iterate() {
-    if (const auto named = NameOrder(problem_)) Descend(*named);
+    if (auto named = NameOrder(problem_)) Descend(*std::move(named));
     uint32_t greedy = 0;  // starts so far
     const size_t most_greedy = problem_.workers.size() * (problem_.replicas > 1 ? 2 : 1);
     while (descent_.moves() < options_.most_moves && descents_ < 4 * kMovesBetweenLooks) {
-      std::vector<uint32_t> workers = greedy < most_greedy && greedy % 2 == descents_ % 2
-                                          ? GreedyWorkers(greedy++)
-                                          : RandomWorkers();
-      const auto start = WithBalancedLayers(problem_, std::move(workers));
+      const std::vector<uint32_t> workers = greedy < most_greedy && greedy % 2 == descents_ % 2
+                                                ? GreedyWorkers(greedy++)
+                                                : RandomWorkers();
+      const auto start = WithBalancedLayers(problem_, workers);
       if (start) {
         Descend(*start);
       } else if (++misfits_ > 100) {

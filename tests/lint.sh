@@ -14,7 +14,7 @@ usage: tests/lint.sh [--all | --base REV | --format-only] [--jobs N]
 
   --base REV     clang-tidy over what differs from where this branch left REV, uncommitted and
                  untracked files included; REV is main if nothing is said
-  --all          clang-tidy over every source file (about MINUTES minutes on two cores)
+  --all          clang-tidy over every source file (about half an hour on two cores)
   --format-only  no clang-tidy
   --jobs N       so many at a time; default: one for every core
 

@@ -91,6 +91,22 @@ Status CheckNotThere(const std::string& name) {
       name, NameOption(name));
 }
 
+// Makes `directory`, a folder in DefaultDirectoryRoot(). Another cluster that goes down at the same
+// time removes the root when it is empty; so this tries again.
+Status MakeDefaultDirectory(const std::string& directory) {
+  Status made;
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    made = MakePrivateFolder(DefaultDirectoryRoot());
+    if (made.ok()) {
+      std::error_code ignored;
+      std::filesystem::remove_all(directory, ignored);  // of a cluster before a reboot
+      made = MakePrivateFolder(directory);
+    }
+    if (!absl::IsNotFound(made)) break;
+  }
+  return made;
+}
+
 StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
   ClusterState state;
   state.name = options.name;
@@ -108,10 +124,7 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
   state.owns_directory = options.directory.empty();
   if (state.owns_directory) {
     state.directory = DefaultDirectory(options.name);
-    LH_RETURN_IF_ERROR(MakePrivateFolder(DefaultDirectoryRoot()));
-    std::error_code ignored;
-    std::filesystem::remove_all(state.directory, ignored);  // of a cluster before a reboot
-    LH_RETURN_IF_ERROR(MakePrivateFolder(state.directory));
+    LH_RETURN_IF_ERROR(MakeDefaultDirectory(state.directory));
   } else {
     std::error_code ignored;
     state.directory = std::filesystem::absolute(options.directory, ignored).lexically_normal();

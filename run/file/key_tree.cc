@@ -55,12 +55,14 @@ Table TableOf(const KeyNode& node, Draft* draft) {
   return table;
 }
 
-bool IsLeaf(const KeyNode& node) {
-  return node.key != nullptr && node.children.empty();
+// Returns the key of a node without children; null for a section.
+const Key* LeafOf(const KeyNode& node) {
+  return node.children.empty() ? node.key : nullptr;
 }
 
 bool IsWritten(const KeyNode& node) {
-  return !IsLeaf(node) || node.key->value.text;
+  const Key* const leaf = LeafOf(node);
+  return leaf == nullptr || leaf->value.text;
 }
 
 // "{ lr: 0.1, ... }", without keys that do not apply.
@@ -68,8 +70,9 @@ std::string FlowText(const KeyNode& section, const RunSpec& spec) {
   std::string out;
   for (const KeyNode& node : section.children) {
     if (!IsWritten(node) || (node.key != nullptr && !node.key->Applies(spec))) continue;
+    const Key* const leaf = LeafOf(node);
     out += fmt::format("{} {}: {}", out.empty() ? "" : ",", node.name,
-                       IsLeaf(node) ? node.key->value.text(spec) : FlowText(node, spec));
+                       leaf != nullptr ? leaf->value.text(spec) : FlowText(node, spec));
   }
   return fmt::format("{{{} }}", out);
 }
@@ -81,14 +84,14 @@ void AddLines(const KeyNode& section, const RunSpec& spec, const std::string& in
     if (!IsWritten(node)) continue;
     if (node.key != nullptr && !node.key->Applies(spec)) {
       *out += fmt::format("{}# {}:\n", indent, node.name);
-    } else if (!IsLeaf(node)) {
-      *out += fmt::format("{}{}:\n", indent, node.name);
-      AddLines(node, spec, indent + "  ", out);
-    } else {
-      const std::string text = node.key->value.text(spec);
+    } else if (const Key* const leaf = LeafOf(node); leaf != nullptr) {
+      const std::string text = leaf->value.text(spec);
       const std::string lines = absl::StrReplaceAll(text, {{"\n", "\n  " + indent}});
       *out +=
           fmt::format("{}{}:{}{}\n", indent, node.name, text.starts_with('\n') ? "" : " ", lines);
+    } else {
+      *out += fmt::format("{}{}:\n", indent, node.name);
+      AddLines(node, spec, indent + "  ", out);
     }
   }
 }

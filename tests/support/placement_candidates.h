@@ -87,7 +87,7 @@ inline PlanRequest TopologyRequest(const std::string& run_file) {
   std::ranges::sort(names, {},
                     [](const std::string& name) { return std::pair(name.size(), name); });
   request.candidates_for = static_cast<uint32_t>(names.size());
-  request.spec.pipeline.stages = *request.candidates_for;
+  request.spec.pipeline.stages = request.candidates_for;
   for (const std::string& name : names) {
     request.workers.push_back(CandidateOf(request.spec, name, /*speed=*/1));
   }

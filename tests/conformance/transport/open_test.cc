@@ -16,7 +16,7 @@ TEST_P(LinkTest, OpensWhenExpectedFirst) {
   EXPECT_EQ(dialler_link_->key(), Key());
   EXPECT_EQ(listener_link_->key(), Key());
   EXPECT_THAT(dialler_link_->Describe(),
-              StartsWith(GetParam().name.substr(0, GetParam().name.find("_"))));
+              StartsWith(GetParam().name.substr(0, GetParam().name.find('_'))));
   EXPECT_THAT(dialler_link_->Describe(), HasSubstr(Shown(listener_->address())));
 }
 

@@ -37,11 +37,11 @@ std::string Self() {
 }
 
 StatusOr<std::shared_ptr<Communicator>> Native(const Options& options, const Place& place,
-                                               std::shared_ptr<Member> member) {
+                                               const std::shared_ptr<Member>& member) {
   const Deadline deadline = Deadline::After(kStartLimit);
-  if (place.device() == nullptr) return host::Create(std::move(member), {}, deadline);
-  return nccl::Create(std::move(member), *place.device(),
-                      {.libraries = NcclCandidates(options.nccl)}, deadline);
+  if (place.device() == nullptr) return host::Create(member, {}, deadline);
+  return nccl::Create(member, *place.device(), {.libraries = NcclCandidates(options.nccl)},
+                      deadline);
 }
 
 // Makes one rank's communicators.

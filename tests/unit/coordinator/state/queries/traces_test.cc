@@ -119,7 +119,7 @@ TEST_F(Traces, DoNotWaitForEver) {
     for (const std::string& worker : kAb) {
       v1::WorkerMessage beat;
       beat.mutable_heartbeat();
-      Say(worker, std::move(beat));
+      Say(worker, beat);
     }
   }
   EXPECT_THAT(Refusal(), HasSubstr("no trace came from worker a (stage 0) within 10 s"));

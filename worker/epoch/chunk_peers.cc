@@ -401,7 +401,7 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
   std::thread thread_;
 };
 
-ChunkPeers::ChunkPeers(ChunkPeersOptions options) {
+ChunkPeers::ChunkPeers(const ChunkPeersOptions& options) {
   for (const ChunkPair& pair : options.pairs) {
     if (!options.transports.contains(pair.transport)) continue;
     const auto peer = std::make_shared<Peer>(options, pair);

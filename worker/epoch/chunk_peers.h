@@ -51,7 +51,7 @@ class ChunkPeers : public OtherReaders {
 
   // Begins to open the links. Skips pairs whose transport this worker lacks. The transports and
   // `traffic` must outlive this object.
-  explicit ChunkPeers(ChunkPeersOptions options);
+  explicit ChunkPeers(const ChunkPeersOptions& options);
   ~ChunkPeers() override;
 
   // Begins to answer the peers' requests from `chunks`, which is kept until Close. Requests wait

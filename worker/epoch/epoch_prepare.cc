@@ -166,7 +166,9 @@ StatusOr<std::unique_ptr<ReplicaExchange>> EpochRun::MakeExchange(const StageSna
   const auto send = [ports = ports_.replica_ports()](uint32_t replica, Step step,
                                                      std::vector<std::byte> message) {
     for (const auto& port : ports) {
-      if (port->peer().replica == replica) port->Send(step, std::move(message));
+      if (port->peer().replica != replica) continue;
+      port->Send(step, std::move(message));
+      return;
     }
   };
   // The stage may have been made for a run file that differs in keys which each step reads anew.

@@ -228,7 +228,7 @@ void EpochRun::Readdress(const v1::Readdress& moved) {
   if (readers_ && found != nullptr) readers_->Readdress(found->PeerOf(cell_), addresses);
 }
 
-void EpochRun::Cancel(std::string reason, bool finished) {
+void EpochRun::Cancel(const std::string& reason, bool finished) {
   {
     // Set before the executor hears of it: whoever sees the executor end then finds the run
     // cancelled.
@@ -240,7 +240,7 @@ void EpochRun::Cancel(std::string reason, bool finished) {
     if (readers_) readers_->GiveUp();
     changed_.notify_all();
   }
-  events_->Push(AbortRequested{absl::CancelledError(std::move(reason))});
+  events_->Push(AbortRequested{absl::CancelledError(reason)});
 }
 
 bool EpochRun::AllFinished() const {

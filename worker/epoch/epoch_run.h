@@ -53,7 +53,7 @@ class EpochRun {
   void Readdress(const v1::Readdress& moved);
   // Makes Run end soon. `reason`: for the log and for errors. `finished`: true if all stages have
   // finished. The arguments of later calls are ignored.
-  void Cancel(std::string reason, bool finished = false);
+  void Cancel(const std::string& reason, bool finished = false);
   // Reports StageReady again if the stage is ready, for a coordinator that repeats Assign.
   void SayReady();
   // Fills in what the stage is working on. Fills in nothing before the stage trains.

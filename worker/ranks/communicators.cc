@@ -169,7 +169,8 @@ std::vector<BlockExchange> BlockExchangesOf(const StageOptions& options) {
 
 MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::string& probes,
                                    GroupPath path) {
-  return [options, probes, path](std::shared_ptr<collective::Member> member, const DeviceName& name,
+  return [options, probes, path](const std::shared_ptr<collective::Member>& member,
+                                 const DeviceName& name,
                                  Deadline deadline) -> StatusOr<RankCommunicators> {
     std::optional<cuda::Device> device;
     RankCommunicators made;

@@ -281,7 +281,7 @@ class PlanningShell : public ::testing::Test {
   }
   // Waits until the run is in this state.
   bool Becomes(const std::string& state) {
-    const Deadline deadline = Deadline::After(2 * kGatePatience);
+    const Deadline deadline = Deadline::After(absl::Minutes(10));  // sanitizers plan for minutes
     while (shell_->Read([&](const Views& views) { return views.RunOf("deep"); })->state() !=
            state) {
       if (deadline.Expired()) return false;
@@ -338,7 +338,7 @@ TEST_F(PlanningShell, QueriesAreAnsweredWhileWorkersArePlaced) {
   gate_.Open();
   Submit(kStages / 2, PlacementKind::kAuto);
   std::vector<absl::Duration> waits;
-  const Deadline deadline = Deadline::After(absl::Minutes(2));
+  const Deadline deadline = Deadline::After(absl::Minutes(10));
   for (bool is_planning = true; is_planning && !deadline.Expired();) {
     const MonoTime start = Now();
     is_planning = shell_->Read([&](const Views& views) { return views.RunOf("deep"); })->state() ==

@@ -154,8 +154,9 @@ function(lh_test_binary name)
 endfunction()
 
 # lh_test(NAME SRCS a.cc... DEPS targets... [LABELS l...] [TIMEOUT seconds] [BUSY]): a GoogleTest
-# program, one ctest entry. Labels: unit (default; also run under the sanitizers), grpc (a unit test that ThreadSanitizer
-# does not run), multiprocess, netns, bench, gpu. BUSY: its own code computes for long, so it is compiled with -O1. COMMAND: what ctest runs, if not NAME.
+# program, one ctest entry. Labels: unit (default; also run under the sanitizers), grpc (beside unit: ThreadSanitizer does
+# not run it), multiprocess, netns, bench, gpu. BUSY: its own code computes for long, so it is compiled with -O1.
+# COMMAND: what ctest runs, if not NAME.
 function(lh_test name)
   cmake_parse_arguments(ARG "BUSY" "TIMEOUT" "SRCS;DEPS;LABELS;COMMAND" ${ARGN})
   add_executable(${name} ${ARG_SRCS})

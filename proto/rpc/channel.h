@@ -52,9 +52,9 @@ inline constexpr absl::Duration kConnectLimit = absl::Seconds(5);
 // Make a channel to `address` (host:port) with its own connection, not shared in the process and
 // without proxies. The channel reconnects with back-off (0.2 s to 5 s) as long as calls need it,
 // and notices a vanished peer within 20 s. Never block. Without credentials there is no encryption.
-// With credentials the channel uses TLS, and accepts only a coordinator with a certificate of their
-// authority, whatever its address is. It presents the member's certificate if `credentials` have
-// it.
+// If `credentials` are given, the channel uses TLS. It accepts only a coordinator whose certificate
+// is signed by the authority of the credentials, and does not compare the coordinator's address
+// with the certificate. It presents the member's certificate if the credentials have one.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            absl::Duration connect_limit = kConnectLimit);
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,

@@ -152,9 +152,9 @@ class Communicator {
   // has none. The result lives as long as this object.
   virtual Blobs* blobs() { return nullptr; }
 
-  // Allocates the memory that calls of `op` need, so that these calls allocate nothing. `count`:
-  // the elements of the largest tensor, input or output, of any of these calls. kResourceExhausted:
-  // the device has not enough memory.
+  // Allocates the memory that later calls of `op` need, so that they allocate nothing. `count`: the
+  // largest number of elements that an input or output of these calls has. kResourceExhausted: the
+  // device has not enough memory.
   virtual Status Prepare(Op op, uint64_t count, Dtype dtype) = 0;
 
   // Blocks until the queue is done. Must not be called while a graph is recorded. kAborted: the

@@ -10,9 +10,10 @@ namespace longhaul::replicas {
 // The bytes, headers included, that one replica sends to another in a step. `gradients`: the
 // sender's gradients for the receiver's shards. For the sender's own shards with sparse pieces it
 // also counts the sets of positions that any replica sends (unions, message.h). `parameters`: the
-// new parameters of the sender's shards. Exact for dense pieces, of which all elements are sent.
-// Of sparse pieces only the largest elements are sent; the estimate is as if no two replicas sent
-// the same position, and as if the sketches (message.h) had room for all positions.
+// new parameters of the sender's shards. The numbers are exact for dense pieces, of which all
+// elements are sent. They are estimates for sparse pieces, of which only the largest elements are
+// sent: the estimate assumes that no two replicas send the same position, and that the sketches
+// (message.h) have room for all positions.
 struct ExchangeTraffic {
   uint64_t gradients = 0, parameters = 0;
   uint64_t total() const { return gradients + parameters; }

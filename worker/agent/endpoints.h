@@ -26,8 +26,8 @@ inline constexpr std::string_view kAdvertiseAuto = "auto";
 // kernel's routing table. Looks up the name, which may block, but sends the coordinator nothing.
 // Empty: no route.
 std::string OwnAddressTowards(const std::string& coordinator);
-// Returns this machine's address towards the first of these coordinators to which it has a route;
-// "" if it has a route to none of them.
+// Tries the coordinators in their order, and returns the address that this machine uses towards the
+// first one to which it has a route. Returns "" if it has a route to none.
 std::string OwnAddressTowards(const std::vector<std::string>& coordinators);
 
 class Endpoints {

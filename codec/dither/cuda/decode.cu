@@ -38,7 +38,8 @@ struct GroupAtHand {
   __host__ __device__ static constexpr uint32_t BytesOf(uint32_t block) {
     return dither::kGroupBlocks * block + 2 * WordsOf(block) + 16;  // WordReader reads one further
   }
-  // By the whole thread block: copies the last ones of a group's `count` words to the window.
+  // Copies the last words of a group to the window. `count`: number of the group's words. All
+  // threads of the block call it.
   __device__ void FillWindow(const uint16_t* words, uint32_t count) const {
     const uint32_t kept = min(count, most_words);
     for (uint32_t k = threadIdx.x; k < kept; k += kDitherThreads) {

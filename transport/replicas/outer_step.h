@@ -19,8 +19,8 @@
 //   // Once the reducer is done:
 //   if (outer.MergeIsDue(step)) outer.Merge(locals);
 //
-// If D = 0, IsDue and MergeIsDue return true at the same step. H, delay, rate and momentum are fields
-// of LocalSgdOptions; H is `steps`.
+// If D = 0, IsDue and MergeIsDue return true at the same step. H, delay, rate and momentum are
+// fields of LocalSgdOptions; H is `steps`.
 //
 // Threads: one call at a time; a call uses the threads of `parallel`. Errors: none; wrong sizes end
 // the process (LH_CHECK).

@@ -52,8 +52,8 @@ class BoundaryCodec {
   virtual ~BoundaryCodec() = default;
 
   // Makes a buffer for a blob that will arrive. A buffer in host memory has no errors. On a GPU,
-  // kResourceExhausted: there is no pinned memory; kInvalidArgument: `bytes` is larger than any blob
-  // of these codecs.
+  // kResourceExhausted: there is no pinned memory; kInvalidArgument: `bytes` is larger than any
+  // blob of these codecs.
   virtual StatusOr<BlobBuffer> NewBlob(size_t bytes) = 0;
 
   // Shape of the token tables; 0 rows: no codec predicts by token. This object holds the tables.

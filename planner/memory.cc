@@ -9,6 +9,7 @@
 #include "run/model/family.h"
 #include "run/model/loss_chunks.h"
 #include "run/model/share.h"
+#include "transport/replicas/layout.h"
 
 namespace longhaul::coordinator {
 namespace {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What codecs of links cost in loss where words are tokens: one model from scratch, cut into stages of a layer, for
+"""What codecs of links cost in loss where words are tokens: one model from scratch, cut into stages, for
 each pair of codecs and seed, at most one pass over a text. One process computes all stages; their boundaries go through
 longhaul's codecs as operators of PyTorch (python/README.md), forward and backward, a microbatch at a time.
 
@@ -46,6 +46,8 @@ PAIRS = {  # forward, backward
     "none-dither2": ("none", DITHER2),
     "predict5-dither2": ("predict/gauss:bits=5", DITHER2),
     "predict4-dither2": ("predict/gauss:bits=4", DITHER2),
+    "predict4-dither1.5": ("predict/gauss:bits=4", "dither:bits=1.5"),
+    "gauss5-dither2": ("gauss:bits=5", DITHER2),
     "predict4-tokens": ("predict:pairs=0/gauss:bits=4", FIXED3),
     "predict3-tokens": ("predict:pairs=0/gauss:bits=3", FIXED3),
     "predict4-no-prior": ("predict:prior=0/gauss:bits=4", FIXED3),
@@ -76,12 +78,13 @@ def parse():
                        help=f"of {', '.join(PAIRS)} (default: the first {len(STANDARD)})")
     train.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     for flag, default, what in (
-            ("--stages", 8, "each a layer"), ("--hidden", 512, "channels"), ("--heads", 8, ""),
+            ("--stages", 8, ""), ("--layers", 1, "a stage"), ("--hidden", 512, "channels"), ("--heads", 8, ""),
             ("--context", 1024, "tokens of a sequence"), ("--microbatches", 16, "a step"),
             ("--microbatch-size", 1, "sequences"), ("--steps", 1221, ""), ("--warm-up", 100, "steps"),
             ("--validate-every", 0, "steps, of a part of validation; 0: at the end alone"),
             ("--validate-part", 64, "sequences of that part"), ("--threads", 1, "on the CPU")):
         train.add_argument(flag, type=int, default=default, help=f"{what} (default %(default)s)".strip())
+    train.add_argument("--model", choices=("gpt", "llama"), default="gpt", help="kind of layers (default %(default)s)")
     train.add_argument("--lr", type=float, default=1e-3, help="(default %(default)s)")
     train.add_argument("--minutes", type=float, default=math.inf)
     summary = commands.add_parser("summary")
@@ -103,7 +106,7 @@ def read_rows(folders):
 
 
 def settings_of(options):
-    names = ("stages", "hidden", "heads", "context", "microbatches", "microbatch_size", "steps", "warm_up", "lr",
+    names = ("model", "stages", "layers", "hidden", "heads", "context", "microbatches", "microbatch_size", "steps", "warm_up", "lr",
              "validate_every", "validate_part")
     about = json.loads((options.text / "text.json").read_text())
     return {**{name: getattr(options, name) for name in names}, "text": about, "dtype":
@@ -126,7 +129,7 @@ class Training:
     """A run."""
 
     def __init__(self, torch, options, pair, seed, data):
-        from token_model import Gpt, Link  # pylint: disable=import-outside-toplevel
+        from token_model import Link, Model  # pylint: disable=import-outside-toplevel
         self.torch, self.options, self.pair, self.seed = torch, options, pair, seed
         about, self.train, self.valid = data
         self.began = time.monotonic()
@@ -134,8 +137,8 @@ class Training:
         torch.manual_seed(seed)
         message = (options.microbatch_size, options.context, options.hidden)
         self.links = [Link(PAIRS[pair], message, about["vocabulary"], self.device) for _ in range(options.stages - 1)]
-        self.model = Gpt(about["vocabulary"], options.hidden, options.heads, options.context,
-                         options.stages).to(self.device)
+        self.model = Model(options.model, about["vocabulary"], options.hidden, options.heads, options.context,
+                           options.stages, options.layers).to(self.device)
         cuda = self.device.type == "cuda"
         decayed = [p for p in self.model.parameters() if p.dim() > 1]
         others = [p for p in self.model.parameters() if p.dim() <= 1]

@@ -133,11 +133,15 @@ void Checkers::CheckAbort(const v1::WorkerCommand& command, const std::string& i
 void Checkers::CheckReply(const command::Reply<v1::StopReply>& stop) {
   const auto asked = stops_.extract(stop.request);
   if (!stop.reply.ok() || asked.empty()) return;
-  if (stop.reply->message().find("ends after the step") == std::string::npos) return;
-  const auto record = std::ranges::find_if(records_, [&](const auto& entry) {
-    return entry.first.value() == asked.mapped() || entry.second.spec.name == asked.mapped();
-  });
-  if (record == records_.end()) return;
+  // The reply says which of the runs of a name it means.
+  const std::string& message = stop.reply->message();
+  const size_t words = message.find(" ends after the step");
+  if (words == std::string::npos) return;
+  const auto record = records_.find(RunId(message.substr(0, words)));
+  if (record == records_.end()) {
+    world_->Violate("a reply says that a run ends which is not stored: {}", message);
+    return;
+  }
   stops_told_.insert({record->first.value(), record->second.epoch.value()});
 }
 

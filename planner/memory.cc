@@ -231,6 +231,26 @@ OfReplicas ReplicasOf(const RunSpec& spec, uint64_t parameters, uint64_t moments
   return of;
 }
 
+// The tables of tokens of the codec that has the most rows of them; no rows: no codec has any.
+codec::predict::TablesShape LargestTables(const RunSpec& spec, uint32_t vocabulary) {
+  codec::predict::TablesShape most;
+  const auto add = [&](const CodecSpec& codec) {
+    if (!codec.predicts_by_tokens()) return;
+    const auto shape =
+        codec::predict::TablesShapeFor(**codec.Get(), vocabulary, BoundaryShape(spec).channels);
+    if (shape.rows() > most.rows()) most = shape;
+  };
+  add(spec.links.codecs.forward);
+  for (const auto& [worker, exception] : spec.links.by_worker) add(exception.codecs.forward);
+  return most;
+}
+
+// As arrays of a checkpoint (worker/pipeline/boundary_tables.h), which are of fp32.
+uint64_t TableArrayBytes(const RunSpec& spec, uint32_t vocabulary) {
+  const codec::predict::TablesShape shape = LargestTables(spec, vocabulary);
+  return shape.rows() == 0 ? 0 : kFloat * (shape.rows() + 1) * (uint64_t{shape.channels} + 1);
+}
+
 }  // namespace
 
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -249,16 +269,7 @@ uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers,
 }
 
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary) {
-  uint64_t most = 0;
-  const auto add = [&](const CodecSpec& codec) {
-    if (!codec.predicts_by_tokens()) return;
-    const auto shape =
-        codec::predict::TablesShapeFor(**codec.Get(), vocabulary, BoundaryShape(spec).channels);
-    most = std::max(most, shape.bytes());
-  };
-  add(spec.links.codecs.forward);
-  for (const auto& [worker, exception] : spec.links.by_worker) add(exception.codecs.forward);
-  return most;
+  return LargestTables(spec, vocabulary).bytes();
 }
 
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -270,7 +281,7 @@ uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t laye
   const uint64_t versions = TraitsOf(spec.pipeline.schedule).weight_versions();
   const uint64_t older = (versions - 1) * parameters;
   return kFloat * (parameters + older + moments) - replicas.moments + replicas.in_state +
-         (last ? 0 : TableBytes(spec, vocabulary));
+         (last ? 0 : TableArrayBytes(spec, vocabulary));
 }
 
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -316,8 +327,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   if (tables > 0) memory.fixed += boundaries * (tables + kTensorsOfTables * boundary);
   uint64_t in_host =
       SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last) +
-      TiedBytes(spec, vocabulary, first, last) + kTablesOnTheirWay * tables + replicas.messages +
-      replicas.joined;
+      TiedBytes(spec, vocabulary, first, last) +
+      kTablesOnTheirWay * TableArrayBytes(spec, vocabulary) + replicas.messages + replicas.joined;
   const uint64_t exchange =
       replicas.numbers + (replicas.shares_moments ? moments_of_all - replicas.moments : 0);
   if (on_gpu && ranks == 1 &&

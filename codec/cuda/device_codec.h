@@ -49,8 +49,7 @@ struct TablesOnDevice {
   // blob.
   uint64_t ids = 0;
   bool learns = false;
-  float* means_dev = nullptr;
-  uint32_t* counts_dev = nullptr;
+  std::byte* memory_dev = nullptr;
   void* state_dev = nullptr;
   const uint32_t* ids_dev = nullptr;
 };

@@ -32,8 +32,7 @@ TablesOnDevice::TablesOnDevice(const DeviceTables* tables) {
   shape = tables->shape();
   ids = tables->ids();
   learns = tables->learns();
-  means_dev = tables->means_dev();
-  counts_dev = tables->counts_dev();
+  memory_dev = tables->memory_dev();
   state_dev = tables->state_dev();
   ids_dev = tables->ids_dev();
 }
@@ -42,15 +41,11 @@ uint64_t DeviceTables::Bytes(const predict::TablesShape& shape, uint64_t tokens)
   return shape.bytes() + sizeof(PredictState) + tokens * sizeof(uint32_t);
 }
 
-uint32_t* DeviceTables::counts_dev() const {
-  return reinterpret_cast<uint32_t*>(means_dev() + shape_.rows() * shape_.channels);
-}
-
 StatusOr<DeviceTables> DeviceTables::Create(Stream* stream, const predict::TablesShape& shape,
                                             uint64_t tokens) {
   const longhaul::cuda::Device& device = stream->device();
   const size_t ids_bytes = std::max<uint64_t>(tokens, 1) * sizeof(uint32_t);
-  LH_ASSIGN_OR_RETURN(DeviceBuffer means, DeviceBuffer::Create(device, shape.bytes()));
+  LH_ASSIGN_OR_RETURN(DeviceBuffer memory, DeviceBuffer::Create(device, shape.bytes()));
   LH_ASSIGN_OR_RETURN(DeviceBuffer state, DeviceBuffer::Create(device, sizeof(PredictState)));
   LH_ASSIGN_OR_RETURN(DeviceBuffer ids_on_device, DeviceBuffer::Create(device, ids_bytes));
   LH_ASSIGN_OR_RETURN(PinnedBuffer ids_on_host, PinnedBuffer::Create(device, ids_bytes));
@@ -58,12 +53,12 @@ StatusOr<DeviceTables> DeviceTables::Create(Stream* stream, const predict::Table
                       PinnedBuffer::Create(device, std::min<size_t>(kZeros, shape.bytes())));
   std::memset(zeros.span().data(), 0, zeros.span().size());
   for (uint64_t at = 0; at < shape.bytes(); at += zeros.span().size()) {
-    LH_RETURN_IF_ERROR(stream->Copy(static_cast<std::byte*>(means.data_dev()) + at,
+    LH_RETURN_IF_ERROR(stream->Copy(static_cast<std::byte*>(memory.data_dev()) + at,
                                     zeros.span().data(),
                                     std::min<uint64_t>(zeros.span().size(), shape.bytes() - at)));
   }
   LH_RETURN_IF_ERROR(AwaitAll(stream));  // of the zeros
-  DeviceTables tables(shape, std::move(means), std::move(state), std::move(ids_on_device),
+  DeviceTables tables(shape, std::move(memory), std::move(state), std::move(ids_on_device),
                       std::move(ids_on_host));
   LH_RETURN_IF_ERROR(
       tables.SetCheck(predict::FirstCheck(shape.vocabulary, shape.channels), stream));
@@ -106,9 +101,7 @@ Status DeviceTables::Restore(const predict::Tables& tables, Stream* stream) {
   if (tables.shape() != shape_) {
     return absl::InvalidArgumentError("expected tables of the same shape to restore");
   }
-  LH_RETURN_IF_ERROR(stream->Copy(means_dev(), tables.means().data(), tables.means().size_bytes()));
-  LH_RETURN_IF_ERROR(
-      stream->Copy(counts_dev(), tables.counts().data(), tables.counts().size_bytes()));
+  LH_RETURN_IF_ERROR(stream->Copy(memory_dev(), tables.memory().data(), shape_.bytes()));
   return SetCheck(tables.check(), stream);
 }
 
@@ -125,10 +118,7 @@ Status DeviceTables::Save(Stream* stream, predict::Tables* tables) const {
   if (tables->shape() != shape_) {
     return absl::InvalidArgumentError("expected tables of the same shape to save to");
   }
-  LH_RETURN_IF_ERROR(
-      stream->Copy(tables->means().data(), means_dev(), tables->means().size_bytes()));
-  LH_RETURN_IF_ERROR(
-      stream->Copy(tables->counts().data(), counts_dev(), tables->counts().size_bytes()));
+  LH_RETURN_IF_ERROR(stream->Copy(tables->memory().data(), memory_dev(), shape_.bytes()));
   LH_ASSIGN_OR_RETURN(const uint64_t check, Check(stream));
   tables->set_check(check);
   return absl::OkStatus();

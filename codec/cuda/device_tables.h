@@ -52,18 +52,18 @@ class DeviceTables {
   Status Save(longhaul::cuda::Stream* stream, predict::Tables* tables) const;
 
   // Addresses for kernels, valid as long as this object. Kernels change all of this memory except
-  // the ids. state_dev: the hash of all updates (PredictState of predict/cuda/kernels.h).
-  float* means_dev() const { return static_cast<float*>(Address(means_)); }
-  uint32_t* counts_dev() const;
+  // the ids. memory_dev: all numbers, as TablesShape lays them out. state_dev: the hash of all
+  // updates (PredictState of predict/cuda/kernels.h).
+  std::byte* memory_dev() const { return static_cast<std::byte*>(Address(memory_)); }
   void* state_dev() const { return Address(state_); }
   const uint32_t* ids_dev() const { return static_cast<const uint32_t*>(Address(ids_on_device_)); }
 
  private:
-  DeviceTables(const predict::TablesShape& shape, longhaul::cuda::DeviceBuffer means,
+  DeviceTables(const predict::TablesShape& shape, longhaul::cuda::DeviceBuffer memory,
                longhaul::cuda::DeviceBuffer state, longhaul::cuda::DeviceBuffer ids_on_device,
                longhaul::cuda::PinnedBuffer ids_on_host)
       : shape_(shape),
-        means_(std::move(means)),
+        memory_(std::move(memory)),
         state_(std::move(state)),
         ids_on_device_(std::move(ids_on_device)),
         ids_on_host_(std::move(ids_on_host)) {}
@@ -74,7 +74,7 @@ class DeviceTables {
   Status CheckRoom(uint64_t tokens) const;
 
   predict::TablesShape shape_;
-  longhaul::cuda::DeviceBuffer means_;  // means and counts
+  longhaul::cuda::DeviceBuffer memory_;
   longhaul::cuda::DeviceBuffer state_;  // PredictState
   longhaul::cuda::DeviceBuffer ids_on_device_;
   longhaul::cuda::PinnedBuffer ids_on_host_;

@@ -11,6 +11,7 @@
 #include "base/aligned_buffer.h"
 #include "base/fuzz/target.h"
 #include "codec/blob.h"
+#include "codec/convert.h"
 #include "codec/messages/memory_store.h"
 #include "codec/predict/tables.h"
 #include "codec/registry.h"
@@ -57,8 +58,12 @@ bool DecodeWithTables(const Codec& codec, std::span<const std::byte> blob, const
     context.learns = learns;
     if (!Taken(codec.Decode(blob, context, workspace.span(), out))) continue;
     taken = true;
-    for (const float mean : tables->means()) {
-      if (!std::isfinite(mean)) std::abort();
+    const uint64_t numbers = tables->shape().rows() * shape.channels;
+    for (uint64_t k = 0; k < numbers; ++k) {
+      if (!std::isfinite(Bf16ToF32(tables->Row(0)[k]))) std::abort();
+    }
+    for (uint32_t c = 0; c < shape.channels; ++c) {
+      if (!std::isfinite(tables->mean()[c])) std::abort();
     }
     // Now they may have learned something.
     (void)Taken(codec.Decode(blob, context, workspace.span(), out));

@@ -31,12 +31,15 @@ inline constexpr uint32_t AddCount(uint32_t count, uint32_t occurrences) {
   return count + (occurrences < room ? occurrences : room);
 }
 // Returns the rate (format.h) of a row that learns from `occurrences` tokens of a tensor. `count`:
-// the row's new count. `prior`: 0 for rows of tokens. `least`: the codec's parameter rate.
+// the row's new count. `prior`: 0 for M and rows of tokens. `least`: the codec's parameter rate.
 inline constexpr float Rate(uint32_t occurrences, uint32_t count, uint32_t prior, float least) {
   const uint32_t most = occurrences < kMostCounted ? occurrences : kMostCounted;
   const float rate = static_cast<float>(most) / static_cast<float>(count + prior);
   return rate > least ? rate : least;
 }
+
+// Number of sums (format.h) that give the mean over all tokens. GPUs compute them side by side.
+inline constexpr uint32_t kMeanParts = 32;
 
 // Returns the check (format.h) of tables that have learned nothing.
 inline constexpr uint64_t FirstCheck(uint32_t vocabulary, uint32_t channels) {
@@ -44,7 +47,7 @@ inline constexpr uint64_t FirstCheck(uint32_t vocabulary, uint32_t channels) {
 }
 // Returns the check after a tensor. `check`: the check before the tensor. `sum`: the sum, modulo
 // 2^32, of RowWeight x ChannelWeight x the new value's bits over all channels of all rows that the
-// tensor updated.
+// tensor updated. Bits: 32 of fp32 in M, 16 of bf16 in other rows.
 inline constexpr uint64_t NextCheck(uint64_t check, uint32_t sum) {
   return Mix64((check ^ sum) + kHashBefore);
 }
@@ -53,8 +56,9 @@ inline constexpr uint32_t kChannelWeight = 0x9e3779b1;
 inline constexpr uint32_t ChannelWeight(uint32_t channel) {
   return (2 * channel + 1) * kChannelWeight;
 }
-inline constexpr uint32_t RowWeight(uint32_t row, bool of_pairs) {
-  return static_cast<uint32_t>(Mix64(2 * uint64_t{row} + (of_pairs ? 1 : 0))) | 1;
+// `place`: the row's place among all rows (tables.h).
+inline constexpr uint32_t RowWeight(uint64_t place) {
+  return static_cast<uint32_t>(Mix64(place)) | 1;
 }
 
 }  // namespace longhaul::codec::predict

@@ -25,21 +25,21 @@ struct Scratch {
       : values(reinterpret_cast<float*>(workspace)),
         keys(reinterpret_cast<uint64_t*>(workspace + Values(shape))),
         ids(reinterpret_cast<uint32_t*>(keys + TokensOf(shape))),
-        sum(reinterpret_cast<float*>(ids + TokensOf(shape))),
-        teaches(reinterpret_cast<uint8_t*>(sum + shape.channels)),
+        sums(reinterpret_cast<float*>(ids + TokensOf(shape))),
+        teaches(reinterpret_cast<uint8_t*>(sums + cpu::SumsFor(shape.channels))),
         rest(workspace + Bytes(shape)) {}
   static uint64_t Values(const Shape& shape) {
     return AlignWorkspace(shape.elements() * sizeof(float));
   }
   static uint64_t Bytes(const Shape& shape) {
     constexpr uint64_t kOfAToken = sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint8_t);
-    return Values(shape) +
-           AlignWorkspace(TokensOf(shape) * kOfAToken + shape.channels * sizeof(float));
+    return Values(shape) + AlignWorkspace(TokensOf(shape) * kOfAToken +
+                                          cpu::SumsFor(shape.channels) * sizeof(float));
   }
   float* values;
   uint64_t* keys;
   uint32_t* ids;
-  float* sum;
+  float* sums;
   uint8_t* teaches;
   std::byte* rest;
 };
@@ -87,12 +87,12 @@ class PredictCodec final : public Codec {
   std::span<std::byte> WorkspaceWithin(const Shape& shape, const Scratch& scratch) const {
     return {scratch.rest, other_->WorkspaceBytes(shape)};
   }
-  cpu::RowPair RowsOf(const Tables& tables, std::span<const uint32_t> ids, const Shape& shape,
-                      uint64_t token) const {
-    cpu::RowPair rows{.token = tables.MeansOf(ids[token])};
+  cpu::PredictingRows RowsOf(const Tables& tables, std::span<const uint32_t> ids,
+                             const Shape& shape, uint64_t token) const {
+    cpu::PredictingRows rows{.mean = tables.mean(), .token = tables.Row(ids[token])};
     if (params_.log2_pairs > 0) {
-      rows.pairs = tables.MeansOf(uint64_t{tables.shape().vocabulary} +
-                                  cpu::PairOf(ids, shape, params_, token));
+      rows.pair =
+          tables.Row(uint64_t{tables.shape().vocabulary} + cpu::PairOf(ids, shape, params_, token));
     }
     return rows;
   }
@@ -119,7 +119,7 @@ void PredictCodec::Finish(const Context& context, const Shape& shape, const Scra
   }
   if (!context.learns) return;
   cpu::Learn({shape, params_, ids, values, {scratch.teaches, ids.size()}},
-             {scratch.keys, ids.size()}, scratch.sum, context.tables);
+             {scratch.keys, ids.size()}, scratch.sums, context.tables);
 }
 
 // The blob of the other codec, to `out`.
@@ -280,8 +280,8 @@ Family Row() {
       .id = kId,
       .name = "predict",
       .what = "differences to what tokens predict, coded by what follows a '/' (gauss); runs only",
-      .parameters = {{"pairs", "0 or a power of two up to 1048576", "65536"},
-                     {"rate", "0..1", "0.02"},
+      .parameters = {{"pairs", "0 or a power of two up to 1048576", "0"},
+                     {"rate", "0..1", "0.05"},
                      {"prior", "0..1000", "4"}},
       .parse = Parse,
       .sections = Sections,

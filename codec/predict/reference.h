@@ -1,4 +1,5 @@
-// For tests: predict's tables in double precision, by the definition in format.h.
+// For tests: predict's tables in double precision, by the definition in format.h. Rows are
+// not rounded to bf16.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +13,23 @@ namespace longhaul::codec::predict {
 
 class ReferenceTables {
  public:
-  ReferenceTables(const Params& params, uint32_t channels) : params_(params), channels_(channels) {}
+  ReferenceTables(const Params& params, uint32_t channels) : params_(params), channels_(channels) {
+    mean_.means.resize(channels);
+  }
 
   // Returns p for every element of a tensor with these ids.
   std::vector<double> Predict(std::span<const uint32_t> ids, const Shape& shape) const;
-  // Updates the tables with a tensor. `decoded`: x'; elements that are not finite are NaN.
-  void Learn(std::span<const uint32_t> ids, const Shape& shape, std::span<const double> decoded);
+  // Update the tables with a tensor; call both, in this order. `decoded`: x'; elements that are not
+  // finite are NaN.
+  void LearnTokens(std::span<const uint32_t> ids, std::span<const double> decoded);
+  void LearnPairsAndMean(std::span<const uint32_t> ids, const Shape& shape,
+                         std::span<const double> decoded);
 
-  // The next two return a row's means; zeros if the row was never updated.
-  std::vector<double> TokenRow(uint32_t token) const { return RowOf(tokens_, token); }
-  std::vector<double> PairRow(uint32_t pair) const { return RowOf(pairs_, pair); }
+  // The mean over all tokens.
+  const std::vector<double>& mean() const { return mean_.means; }
+  // Returns a row of A or, if `of_pairs`, of P, to be read or rounded. Null if the row has never
+  // learned.
+  std::vector<double>* RowIfLearned(bool of_pairs, uint32_t row);
 
  private:
   struct Row {
@@ -31,11 +39,14 @@ class ReferenceTables {
   using Table = std::map<uint32_t, Row>;
   std::vector<double> RowOf(const Table& table, uint32_t row) const;
   uint32_t PairAt(std::span<const uint32_t> ids, const Shape& shape, uint64_t place) const;
-  void LearnRows(const std::map<uint32_t, std::vector<std::vector<double>>>& seen, uint32_t prior,
-                 Table* table) const;
+  // The values of tokens from which tables learn, by place.
+  std::map<uint64_t, std::vector<double>> TaughtBy(std::span<const double> decoded) const;
+  // Moves `row` towards the mean of `values` (a vector of all channels for each).
+  void LearnRow(const std::vector<std::vector<double>>& values, uint32_t prior, Row* row) const;
 
   const Params params_;
   const uint32_t channels_;
+  Row mean_;
   Table tokens_, pairs_;
 };
 

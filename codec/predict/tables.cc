@@ -27,16 +27,11 @@ Tables::Tables(const TablesShape& shape, AlignedBuffer memory)
     : shape_(shape),
       memory_(std::move(memory)),
       check_(FirstCheck(shape.vocabulary, shape.channels)) {
-  const uint64_t values = shape.rows() * shape.channels;
   if (memory_.size() > 0) std::memset(memory_.span().data(), 0, memory_.size());
-  std::byte* const begin = memory_.span().data();
-  means_ = {reinterpret_cast<float*>(begin), values};
-  counts_ = {reinterpret_cast<uint32_t*>(begin + values * sizeof(float)), shape.rows()};
 }
 
 void Tables::CopyFrom(const Tables& other) {
-  std::ranges::copy(other.means_, means_.begin());
-  std::ranges::copy(other.counts_, counts_.begin());
+  std::ranges::copy(other.memory(), memory().begin());
   check_ = other.check_;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/half.h"
 #include "codec/predict/arithmetic.h"
 
 namespace longhaul::worker {
@@ -18,7 +19,7 @@ using codec::predict::Tables;
 using codec::predict::TablesShape;
 
 constexpr uint64_t kWordsOfCheck = 4;
-// A mean of pairs is of values and of means that are smaller than kTeachable.
+// Rows have means of values and of means that are smaller than kTeachable.
 constexpr float kMostMean = 4 * codec::predict::kTeachable;
 
 std::string NameOf(uint32_t layers_before, std::string_view what) {
@@ -62,30 +63,52 @@ int64_t Signed(uint64_t value) {
   return static_cast<int64_t>(value);
 }
 
+// Rows of bf16 as an array's fp32.
+std::vector<float> Widened(std::span<const uint16_t> rows) {
+  std::vector<float> values(rows.size());
+  std::ranges::transform(rows, values.begin(), Bf16ToF32);
+  return values;
+}
+
+// False if a value is none of bf16.
+bool Narrow(std::span<const float> values, uint16_t* rows) {
+  for (const float value : values) {
+    *rows = F32ToBf16(value);
+    if (Bf16ToF32(*rows++) != value) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<NamedArray> ArraysOf(const Tables& tables, uint32_t layers_before) {
   const TablesShape& shape = tables.shape();
-  const std::span<const float> means = tables.means();
   const std::span<const uint32_t> counts = tables.counts();
-  const auto add = [&](std::vector<NamedArray>* arrays, std::string_view what,
-                       std::vector<int64_t> sizes, auto values) {
-    arrays->push_back({.name = NameOf(layers_before, what),
-                       .shape = std::move(sizes),
-                       .values = std::vector<float>(values.begin(), values.end())});
+  std::vector<NamedArray> arrays;
+  const auto add = [&](std::string_view what, std::vector<int64_t> sizes,
+                       std::vector<float> values) {
+    arrays.push_back({.name = NameOf(layers_before, what),
+                      .shape = std::move(sizes),
+                      .values = std::move(values)});
   };
-  const uint64_t of_tokens = uint64_t{shape.vocabulary} * shape.channels;
+  const auto add_counts = [&](std::string_view what, std::span<const uint32_t> some) {
+    add(what, {Signed(some.size())}, std::vector<float>(some.begin(), some.end()));
+  };
+  const auto add_rows = [&](std::string_view what, uint64_t first, uint64_t rows) {
+    add(what, {Signed(rows), shape.channels}, Widened({tables.Row(first), rows * shape.channels}));
+  };
   std::vector<float> check;
   for (uint64_t k = 0; k < kWordsOfCheck; ++k) {
     check.push_back(static_cast<float>(tables.check() >> (16 * k) & 0xffff));
   }
-  std::vector<NamedArray> arrays;
-  add(&arrays, "check", {Signed(kWordsOfCheck)}, std::span(check));
-  add(&arrays, "tokens", {shape.vocabulary, shape.channels}, means.first(of_tokens));
-  add(&arrays, "token_counts", {shape.vocabulary}, counts.first(shape.vocabulary));
+  add("check", {Signed(kWordsOfCheck)}, std::move(check));
+  add("mean", {shape.channels}, std::vector<float>(tables.mean(), tables.mean() + shape.channels));
+  add_counts("mean_count", counts.last(1));
+  add_rows("tokens", 0, shape.vocabulary);
+  add_counts("token_counts", counts.first(shape.vocabulary));
   if (shape.pairs == 0) return arrays;
-  add(&arrays, "pairs", {shape.pairs, shape.channels}, means.subspan(of_tokens));
-  add(&arrays, "pair_counts", {shape.pairs}, counts.subspan(shape.vocabulary));
+  add_rows("pairs", shape.vocabulary, shape.pairs);
+  add_counts("pair_counts", counts.subspan(shape.vocabulary, shape.pairs));
   return arrays;
 }
 
@@ -93,22 +116,30 @@ StatusOr<std::optional<Tables>> TablesFrom(const std::vector<NamedArray>& arrays
                                            uint32_t layers_before, const TablesShape& shape) {
   const Reader reader(arrays, layers_before);
   if (reader.Find("check") == nullptr) return std::optional<Tables>();
-  constexpr auto kMostCount = static_cast<float>(codec::predict::kMostCounted);
   LH_ASSIGN_OR_RETURN(Tables tables, Tables::Create(shape));
+  const auto read_counts = [&](std::string_view what, uint64_t first, uint64_t rows) -> Status {
+    constexpr auto kMost = static_cast<float>(codec::predict::kMostCounted);
+    LH_ASSIGN_OR_RETURN(const auto counts, reader.Read(what, {Signed(rows)}, 0, kMost));
+    std::ranges::copy(counts, tables.counts().subspan(first).begin());
+    return absl::OkStatus();
+  };
+  const auto read_rows = [&](std::string_view what, uint64_t first, uint64_t rows) -> Status {
+    LH_ASSIGN_OR_RETURN(const auto values,
+                        reader.Read(what, {Signed(rows), shape.channels}, -kMostMean, kMostMean));
+    if (Narrow(values, tables.Row(first))) return absl::OkStatus();
+    return FailedPrecondition("{} of the checkpoint has values that are not of bf16",
+                              NameOf(layers_before, what));
+  };
   LH_ASSIGN_OR_RETURN(const auto check, reader.Read("check", {Signed(kWordsOfCheck)}, 0, 0xffff));
-  LH_ASSIGN_OR_RETURN(const auto tokens, reader.Read("tokens", {shape.vocabulary, shape.channels},
-                                                     -kMostMean, kMostMean));
-  LH_ASSIGN_OR_RETURN(const auto token_counts,
-                      reader.Read("token_counts", {shape.vocabulary}, 0, kMostCount));
-  std::ranges::copy(tokens, tables.means().begin());
-  std::ranges::copy(token_counts, tables.counts().begin());
+  LH_ASSIGN_OR_RETURN(const auto mean,
+                      reader.Read("mean", {shape.channels}, -kMostMean, kMostMean));
+  std::ranges::copy(mean, tables.mean());
+  LH_RETURN_IF_ERROR(read_counts("mean_count", shape.rows(), 1));
+  LH_RETURN_IF_ERROR(read_rows("tokens", 0, shape.vocabulary));
+  LH_RETURN_IF_ERROR(read_counts("token_counts", 0, shape.vocabulary));
   if (shape.pairs > 0) {
-    LH_ASSIGN_OR_RETURN(const auto pairs,
-                        reader.Read("pairs", {shape.pairs, shape.channels}, -kMostMean, kMostMean));
-    LH_ASSIGN_OR_RETURN(const auto pair_counts,
-                        reader.Read("pair_counts", {shape.pairs}, 0, kMostCount));
-    std::ranges::copy(pairs, tables.means().subspan(tokens.size()).begin());
-    std::ranges::copy(pair_counts, tables.counts().subspan(token_counts.size()).begin());
+    LH_RETURN_IF_ERROR(read_rows("pairs", shape.vocabulary, shape.pairs));
+    LH_RETURN_IF_ERROR(read_counts("pair_counts", shape.vocabulary, shape.pairs));
   }
   uint64_t word = 0;
   for (uint64_t k = 0; k < kWordsOfCheck; ++k) word |= static_cast<uint64_t>(check[k]) << (16 * k);

@@ -1,8 +1,10 @@
 // Converts the token tables of codec `predict` (codec/predict/tables.h) to fp32 arrays of a
 // checkpoint and back. Names contain the number of layers before the boundary.
 //
+//   boundary.after_layer_4.mean                         (channels)
 //   boundary.after_layer_4.tokens, .pairs               (vocabulary, channels), (pairs, channels)
-//   boundary.after_layer_4.token_counts, .pair_counts   one number for each row of these
+//   boundary.after_layer_4.mean_count, .token_counts,   one number for each row of these
+//       .pair_counts
 //   boundary.after_layer_4.check                        the tables' 64-bit hash as 4 numbers of 16
 //                                                       bits, the low bits first
 //

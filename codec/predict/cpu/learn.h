@@ -25,8 +25,12 @@ struct Lesson {
   const float* decoded;              // x'
   std::span<const uint8_t> teaches;  // for each token 1 if the tables learn from it, else 0
 };
+// Returns how many floats Learn needs as `sums`.
+constexpr uint64_t SumsFor(uint32_t channels) {
+  return uint64_t{kMeanParts} * channels;
+}
 // Updates the tables and their check. Scratch memory: `keys` has a number for each token of the
-// tensor, `sum` one for each channel.
-void Learn(const Lesson& lesson, std::span<uint64_t> keys, float* sum, Tables* tables);
+// tensor, `sums` has SumsFor floats.
+void Learn(const Lesson& lesson, std::span<uint64_t> keys, float* sums, Tables* tables);
 
 }  // namespace longhaul::codec::predict::cpu

@@ -31,6 +31,12 @@ __device__ uint64_t FrontWord(const PredictArgs& args) {
   return args.kind | uint64_t{args.id_bytes} << 8;
 }
 
+// For the kernels behind this one. By one thread.
+__device__ void KeepMeanCount(const PredictArgs& args, const PredictRows& rows) {
+  if (args.counts_dev == nullptr) return;
+  *ScratchAt(args, PredictScratch(0).mean_count) = args.counts_dev[rows.PlaceOfMean()];
+}
+
 // By one block.
 __device__ void WriteFront(const PredictArgs& args, const PredictRows& rows) {
   auto* const words = reinterpret_cast<uint64_t*>(args.blob_dev);
@@ -39,6 +45,7 @@ __device__ void WriteFront(const PredictArgs& args, const PredictRows& rows) {
     words[8] = args.state_dev == nullptr ? 0 : CheckNow(args.state_dev);
     words[9] = FrontWord(args);
     *args.fault_dev = 0;
+    KeepMeanCount(args, rows);
   }
   // The padding of the ids, whole but for the last ones.
   const uint64_t ids = uint64_t{rows.Tokens()} * args.id_bytes;
@@ -55,6 +62,7 @@ __device__ void CheckFront(const PredictArgs& args, const PredictRows& rows) {
     const uint64_t check = args.state_dev == nullptr ? 0 : CheckNow(args.state_dev);
     if (words[8] != check) atomicOr(args.fault_dev, kFaultTables);
     possible = words[9] == FrontWord(args);
+    KeepMeanCount(args, rows);
   }
   constexpr uint32_t kCount = kNonfiniteOffset / 8;
   if (threadIdx.x < 8 && threadIdx.x != kCount) {
@@ -81,7 +89,7 @@ __device__ void WriteDifference(const PredictArgs& args, const PredictRows& rows
       reinterpret_cast<uint32_t*>(section)[token] = id;
     }
   }
-  const Predictor predictor(rows, token);
+  const Predictor predictor(args, rows, token);
   const uint64_t first = uint64_t{token} * args.tensor.channels;
 #pragma unroll 2
   for (uint32_t c = kWidth * threadIdx.x; c < args.tensor.channels; c += kWidth * kThreads) {

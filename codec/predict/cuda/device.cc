@@ -84,8 +84,9 @@ cuda::PredictArgs PredictDevice::MakePredict(const cuda::TensorArgs& tensor, con
   if (!tables) return args;
   args.vocabulary = tables.shape.vocabulary;
   args.ids_dev = tables.ids == 0 ? nullptr : tables.ids_dev;
-  args.means_dev = tables.means_dev;
-  args.counts_dev = tables.counts_dev;
+  args.mean_dev = reinterpret_cast<float*>(tables.memory_dev);
+  args.counts_dev = reinterpret_cast<uint32_t*>(tables.memory_dev + tables.shape.counts_offset());
+  args.rows_dev = reinterpret_cast<uint16_t*>(tables.memory_dev + tables.shape.rows_offset());
   args.state_dev = static_cast<cuda::PredictState*>(tables.state_dev);
   return args;
 }

@@ -7,7 +7,8 @@
 
 namespace longhaul::codec::cuda {
 
-// The state of predict's tables in device memory, without the means and counts (predict/tables.h).
+// The state of predict's tables in device memory, without the tables themselves
+// (predict/tables.h).
 struct PredictState {
   static constexpr uint32_t kSums = 64;
   uint64_t check;  // before the updates of the last call
@@ -32,12 +33,13 @@ struct PredictArgs {
   // Encode: the ids of the tensor's tokens. Decode: the ids that the blob must have. Null: the blob
   // may have any ids below `vocabulary`.
   const uint32_t* ids_dev;
-  // The next three are null for Kind::kPlain.
-  float* means_dev;
+  // The next four are null for Kind::kPlain. The parts of the tables' memory (predict/tables.h).
+  float* mean_dev;
   uint32_t* counts_dev;
+  uint16_t* rows_dev;
   PredictState* state_dev;
-  // r, later r', at last x' of the tokens that `learn` needs. In a decoder to fp32 this is the
-  // output, and at last has x' of all tokens.
+  // r, later r', at last x' if the tables learn. In a decoder to fp32 this is the output, and at
+  // last has x'.
   float* values_dev;
   unsigned char* scratch_dev;  // PredictScratch, aligned to 64 bytes
   // Begins as 0. If a fault is found, the word is or-ed with kFaultContents or kFaultTables, and
@@ -54,7 +56,8 @@ struct PredictScratch {
         counts(repeats + 8 * tokens),
         teaches(counts + 8 * tokens),
         end(teaches + 4 * tokens) {}
-  uint64_t fault = 0;  // uint32
+  uint64_t fault = 0;       // uint32
+  uint64_t mean_count = 4;  // uint32: the count of the mean before this tensor
   // uint32: how many tokens of the tensor have the same row as this token, itself included. Or-ed
   // with kPredictAgain if an earlier token has the same row.
   uint64_t repeats;
@@ -78,8 +81,8 @@ struct PredictKernels {
   // Runs after the other codec: computes x', and updates the rows of tokens that only one token of
   // the tensor has, with the rows of their pairs if these have no other token either.
   int (*finish)(int device, const PredictArgs* args, void* stream);
-  // Runs last: updates the rows that several tokens of the tensor have, and then the rows of pairs
-  // that need them.
+  // Runs last: updates the rows that several tokens of the tensor have, then the rows of pairs that
+  // need them, then the mean over all tokens.
   int (*learn)(int device, const PredictArgs* args, void* stream);
 };
 extern const PredictKernels kPredictKernels;  // defined in the module only

@@ -25,43 +25,36 @@ __device__ void FinishHeader(const PredictArgs& args) {
   words[kPayloadBytesOffset / 8] = args.other + kHeaderBytes + within[kPayloadBytesOffset / 8];
 }
 
+// True if rows learn. The first tensor teaches the mean alone.
+__device__ bool RowsLearn(const PredictArgs& args) {
+  return *ScratchAt(args, PredictScratch(0).mean_count) > 0;
+}
+
 // A row that one of the tensor's tokens has alone. No other block reads it, so it learns at once.
 struct OwnRow {
   __device__ OwnRow(const PredictArgs& args, const PredictRows& rows, uint32_t token, bool of_pairs)
-      : row(rows.RowOf(token, of_pairs)), means(rows.MeansAt(rows.Place(row, of_pairs))) {
-    uint32_t* const count = args.counts_dev + rows.Place(row, of_pairs);
-    counted = predict::AddCount(*count, 1);
+      : place(rows.Place(rows.RowOf(token, of_pairs), of_pairs)), numbers(rows.RowAt(place)) {
+    counted = predict::AddCount(args.counts_dev[place], 1);
     rate = predict::Rate(1, counted, of_pairs ? args.prior : 0, args.rate);
   }
-  // `mean`: its old means, then the new ones.
+  // `values`: what is not known yet. Returns the new numbers as `news`.
   template <int kWidth>
-  __device__ void Learn(uint32_t channel, const Channels<kWidth>& values, Channels<kWidth>* mean) {
+  __device__ void Learn(uint32_t channel, const Channels<kWidth>& values, Channels<kWidth>* news) {
+    uint32_t bits[kWidth];
+    LoadRow<kWidth>(numbers + channel, *news);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
-      (*mean)[k] = (*mean)[k] + rate * (values[k] - (*mean)[k]);
-      hash += __float_as_uint((*mean)[k]) * predict::ChannelWeight(channel + k);
+      bits[k] = F32ToBf16((*news)[k] + rate * (values[k] - (*news)[k]));
+      (*news)[k] = __uint_as_float(bits[k] << 16);
+      hash += bits[k] * predict::ChannelWeight(channel + k);
     }
-    StoreChannels<kWidth>(*mean, means + channel);
+    StoreRow<kWidth>(bits, numbers + channel);
   }
-  uint32_t row;
-  float* means;
+  uint64_t place;
+  uint16_t* numbers;
   uint32_t counted;
   float rate;
   uint32_t hash = 0;
-};
-
-// r' + p.
-template <int kWidth>
-__device__ inline void AddPredicted(const Channels<kWidth>& predicted, Channels<kWidth>& value) {
-#pragma unroll
-  for (int k = 0; k < kWidth; ++k) value[k] = FiniteOrNan(value[k] + predicted[k]);
-}
-
-// What FinishKernel updates for a token: its own row if no other token has it, and then also the
-// row of its pair if no other token has that. `decoded`: values_dev has x', not r'.
-struct OwnRows {
-  bool of_token, of_pair;
-  bool decoded;
 };
 
 // True if no other token of the tensor has the row of this token's pair, nor this token's row.
@@ -70,44 +63,38 @@ __device__ bool IsOwnPair(const PredictArgs& args, const PredictRows& rows, uint
   return repeats[0] == 1 && repeats[rows.Tokens()] == 1;
 }
 
-// By one block: of a token that teaches, what its own rows learn. own.of_token is true.
+// By one block: of a token that teaches, what its own row learns and, if `pair`, then also the row
+// of its pair. values_dev has x'.
 template <int kWidth>
 __device__ void LearnOwnRows(const PredictArgs& args, const PredictRows& rows, uint32_t token,
-                             const OwnRows& own) {
+                             bool pair) {
   const uint64_t first = uint64_t{token} * args.tensor.channels;
-  const Predictor predictor(rows, token);
   OwnRow of_token(args, rows, token, false);
-  OwnRow of_pair = own.of_pair ? OwnRow(args, rows, token, true) : of_token;
+  OwnRow of_pair = pair ? OwnRow(args, rows, token, true) : of_token;
   __syncthreads();  // counts are read
 #pragma unroll 2
   for (uint32_t c = kWidth * threadIdx.x; c < args.tensor.channels; c += kWidth * kThreads) {
-    Channels<kWidth> value, token_mean, pair_mean = {};
-    LoadChannels<kWidth>(args.values_dev + first + c, value);
-    LoadChannels<kWidth>(predictor.of_token + c, token_mean);
-    if (rows.HasPairs()) LoadChannels<kWidth>(predictor.of_pair + c, pair_mean);
-    if (!own.decoded) {
-      Channels<kWidth> predicted;
+    Channels<kWidth> values, mean, unknown, news;
+    LoadChannels<kWidth>(args.values_dev + first + c, values);
+    LoadChannels<kWidth>(args.mean_dev + c, mean);
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) {
-        predicted[k] = rows.HasPairs() ? token_mean[k] + pair_mean[k] : token_mean[k];
-      }
-      AddPredicted<kWidth>(predicted, value);
-    }
-    of_token.Learn<kWidth>(c, value, &token_mean);
-    if (!own.of_pair) continue;
+    for (int k = 0; k < kWidth; ++k) unknown[k] = values[k] - mean[k];
+    of_token.Learn<kWidth>(c, unknown, &news);
+    if (!pair) continue;
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) value[k] = value[k] - token_mean[k];
-    of_pair.Learn<kWidth>(c, value, &pair_mean);
+    for (int k = 0; k < kWidth; ++k) unknown[k] = values[k] - (mean[k] + news[k]);
+    of_pair.Learn<kWidth>(c, unknown, &news);
   }
-  AddToCheck(args, of_token.hash, of_token.row, false);
-  if (threadIdx.x == 0) args.counts_dev[rows.Place(of_token.row, false)] = of_token.counted;
-  if (own.of_pair) {
-    AddToCheck(args, of_pair.hash, of_pair.row, true);
-    if (threadIdx.x == 0) args.counts_dev[rows.Place(of_pair.row, true)] = of_pair.counted;
+  AddToCheck(args, of_token.hash, of_token.place);
+  if (threadIdx.x == 0) args.counts_dev[of_token.place] = of_token.counted;
+  if (pair) {
+    AddToCheck(args, of_pair.hash, of_pair.place);
+    if (threadIdx.x == 0) args.counts_dev[of_pair.place] = of_pair.counted;
   }
 }
 
-// A block a token: r' becomes x'. Eight of them run on a processor at a time.
+// A block a token: r' becomes x'. Then the token's own row learns if no other token has it, and
+// the row of its pair if no other token has that either. Eight blocks run on a processor at a time.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads, 8)
     FinishKernel(const __grid_constant__ PredictArgs args, bool values) {
@@ -126,35 +113,31 @@ __global__ void __launch_bounds__(kThreads, 8)
     return;
   }
   if (!values) return;
-  const PredictScratch scratch(rows.Tokens());
-  const uint32_t* const repeats = ScratchAt(args, scratch.repeats) + token;
-  OwnRows own{.of_token = learns && repeats[0] == 1, .of_pair = false, .decoded = false};
-  own.of_pair = own.of_token && rows.HasPairs() && IsOwnPair(args, rows, token);
-  // Other rows learn later, of what is kept here; a tensor of fp32 is the output.
-  const bool later = learns && (!own.of_token || (rows.HasPairs() && !own.of_pair));
-  own.decoded = (args.decodes != 0 && args.tensor.dtype == kF32) || later;
-  const Predictor predictor(rows, token);
+  const bool to_f32 = args.decodes != 0 && args.tensor.dtype == kF32;  // values_dev is the output
+  const Predictor predictor(args, rows, token);
   bool teaches = true;
 #pragma unroll 2
   for (uint32_t c = kWidth * threadIdx.x; c < channels; c += kWidth * kThreads) {
     Channels<kWidth> value, predicted;
     LoadChannels<kWidth>(args.values_dev + first + c, value);
     predictor.Predict<kWidth>(c, predicted);
-    AddPredicted<kWidth>(predicted, value);
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) teaches = teaches && fabsf(value[k]) < predict::kTeachable;
-    if (own.decoded) StoreChannels<kWidth>(value, args.values_dev + first + c);
-    if (args.decodes != 0 && args.tensor.dtype != kF32) {
-      StoreElements<kWidth>(value, args.tensor, first + c);
+    for (int k = 0; k < kWidth; ++k) {
+      value[k] = FiniteOrNan(value[k] + predicted[k]);
+      teaches = teaches && fabsf(value[k]) < predict::kTeachable;
     }
+    if (learns || to_f32) StoreChannels<kWidth>(value, args.values_dev + first + c);
+    if (args.decodes != 0 && !to_f32) StoreElements<kWidth>(value, args.tensor, first + c);
   }
   if (!learns) return;
   const bool all = __syncthreads_and(teaches) != 0;
+  const PredictScratch scratch(rows.Tokens());
   if (threadIdx.x == 0) {
     ScratchAt(args, scratch.teaches)[token] = all ? 1 : 0;
     if (token == 0) args.state_dev->learned = 1;
   }
-  if (all && own.of_token) LearnOwnRows<kWidth>(args, rows, token, own);
+  if (!all || !RowsLearn(args) || ScratchAt(args, scratch.repeats)[token] != 1) return;
+  LearnOwnRows<kWidth>(args, rows, token, rows.HasPairs() && IsOwnPair(args, rows, token));
 }
 
 // Writes the numbers of the threads for which `there` is true to `list`, in the order of threads,
@@ -178,17 +161,21 @@ __device__ uint32_t List(bool there, uint32_t number, uint32_t* list, uint32_t* 
 
 // Shared memory of LearnKernel.
 struct LearnMemory {
-  uint32_t firsts[kThreads];    // tokens that come first in their rows
-  uint32_t list[kThreads];      // tokens of a row
-  const float* rows[kThreads];  // of a row of pairs: the rows of these tokens
+  uint32_t firsts[kThreads];       // tokens that come first in their rows
+  uint32_t list[kThreads];         // tokens of a row
+  const uint16_t* rows[kThreads];  // of a row of pairs: the rows of these tokens
   uint32_t of_warps[kWarps];
 };
 
-// Adds the values of `count` listed tokens to a thread's sums, in their order; for a row of pairs,
-// their differences to the tokens' rows. `seen`: tokens that were added before.
+// A thread's numbers: of every channel that it has.
+using OfThread = float[kOfThread];
+
+// Adds what is not known of `count` listed tokens to a thread's sums, in their order: their values
+// without `mean` and, for a row of pairs, without the tokens' rows. `seen`: tokens that were added
+// before.
 template <bool kOfPairs>
 __device__ void AddTokens(const PredictArgs& args, const LearnMemory& memory, uint32_t channel,
-                          uint32_t count, uint32_t seen, float (&sums)[kOfThread]) {
+                          uint32_t count, uint32_t seen, const OfThread& mean, OfThread& sums) {
   const uint32_t channels = args.tensor.channels;
   for (uint32_t begin = 0; begin < count; begin += kAhead) {
     float ahead[kOfThread][kAhead], known[kOfThread][kAhead];
@@ -200,7 +187,10 @@ __device__ void AddTokens(const PredictArgs& args, const LearnMemory& memory, ui
       for (uint32_t k = 0; k < kOfThread; ++k) {
         const uint32_t c = channel + k * kThreads;
         ahead[k][j] = c < channels ? of_token[c] : 0;
-        if constexpr (kOfPairs) known[k][j] = c < channels ? memory.rows[begin + j][c] : 0;
+        known[k][j] = mean[k];
+        if constexpr (kOfPairs) {
+          if (c < channels) known[k][j] = mean[k] + Bf16ToF32(memory.rows[begin + j][c]);
+        }
       }
     }
 #pragma unroll
@@ -208,8 +198,8 @@ __device__ void AddTokens(const PredictArgs& args, const LearnMemory& memory, ui
       if (begin + j >= count) continue;
 #pragma unroll
       for (uint32_t k = 0; k < kOfThread; ++k) {
-        if constexpr (kOfPairs) ahead[k][j] = ahead[k][j] - known[k][j];
-        sums[k] = seen + begin + j == 0 ? ahead[k][j] : sums[k] + ahead[k][j];
+        const float unknown = ahead[k][j] - known[k][j];
+        sums[k] = seen + begin + j == 0 ? unknown : sums[k] + unknown;
       }
     }
   }
@@ -226,7 +216,12 @@ __device__ void LearnRow(const PredictArgs& args, const PredictRows& rows, uint3
   const PredictScratch scratch(tokens);
   const uint32_t place = first + (kOfPairs ? tokens : 0);
   const uint32_t row = rows.RowOf(first, kOfPairs);
-  float sums[kOfThread] = {};
+  OfThread sums = {}, mean = {};
+#pragma unroll
+  for (uint32_t k = 0; k < kOfThread; ++k) {
+    const uint32_t c = channel + k * kThreads;
+    if (c < channels) mean[k] = args.mean_dev[c];
+  }
   uint32_t seen = 0;
   uint32_t left = ScratchAt(args, scratch.repeats)[place];
   for (uint32_t begin = first; left > 0; begin += kThreads) {
@@ -238,31 +233,31 @@ __device__ void LearnRow(const PredictArgs& args, const PredictRows& rows, uint3
     if constexpr (kOfPairs) {
       if (threadIdx.x < count) {
         const uint32_t id = rows.IdOf(memory->list[threadIdx.x]);
-        memory->rows[threadIdx.x] = rows.MeansAt(rows.Place(id, false));
+        memory->rows[threadIdx.x] = rows.RowAt(rows.Place(id, false));
       }
       __syncthreads();
     }
-    AddTokens<kOfPairs>(args, *memory, channel, count, seen, sums);
+    AddTokens<kOfPairs>(args, *memory, channel, count, seen, mean, sums);
     seen += count;
   }
   if (seen == 0) return;
   const uint32_t counted = predict::AddCount(ScratchAt(args, scratch.counts)[place], seen);
   const float rate = predict::Rate(seen, counted, kOfPairs ? args.prior : 0, args.rate);
   const float inverse = 1.0f / static_cast<float>(seen);
-  float* const means = rows.MeansAt(rows.Place(row, kOfPairs));
+  const uint64_t of_row = rows.Place(row, kOfPairs);
+  uint16_t* const numbers = rows.RowAt(of_row);
   uint32_t hash = 0;
 #pragma unroll
   for (uint32_t k = 0; k < kOfThread; ++k) {
     const uint32_t c = channel + k * kThreads;
     if (c >= channels) continue;
-    const float mean = means[c] + rate * (sums[k] * inverse - means[c]);
-    means[c] = mean;
-    hash += __float_as_uint(mean) * predict::ChannelWeight(c);
+    const float old = Bf16ToF32(numbers[c]);
+    const uint16_t bits = F32ToBf16(old + rate * (sums[k] * inverse - old));
+    numbers[c] = bits;
+    hash += bits * predict::ChannelWeight(c);
   }
-  AddToCheck(args, hash, row, kOfPairs);
-  if (blockIdx.y == 0 && threadIdx.x == 0) {
-    args.counts_dev[rows.Place(row, kOfPairs)] = counted;
-  }
+  AddToCheck(args, hash, of_row);
+  if (blockIdx.y == 0 && threadIdx.x == 0) args.counts_dev[of_row] = counted;
 }
 
 // The rows that FinishKernel has left, of one table; those of pairs after those of tokens. Block x
@@ -271,7 +266,7 @@ template <bool kOfPairs>
 __global__ void __launch_bounds__(kThreads) LearnKernel(const __grid_constant__ PredictArgs args) {
   __shared__ LearnMemory memory;
   AwaitKernelBefore();
-  if (*args.fault_dev != 0) return;
+  if (*args.fault_dev != 0 || !RowsLearn(args)) return;
   const PredictRows rows(args);
   const uint32_t tokens = rows.Tokens();
   const PredictScratch scratch(tokens);
@@ -283,6 +278,59 @@ __global__ void __launch_bounds__(kThreads) LearnKernel(const __grid_constant__ 
   for (uint32_t k = 0; k < count; ++k) {
     LearnRow<kOfPairs>(args, rows, memory.firsts[k], &memory);
   }
+}
+
+// The mean over all tokens: a block has kWarp channels, one for each lane. A warp has some of the
+// kMeanParts sums of these channels.
+__global__ void __launch_bounds__(kThreads) MeanKernel(const __grid_constant__ PredictArgs args) {
+  constexpr uint32_t kOfWarp = predict::kMeanParts / kWarps;
+  __shared__ float parts[predict::kMeanParts][kWarp];
+  __shared__ uint32_t taught[kWarps];
+  AwaitKernelBefore();
+  if (*args.fault_dev != 0) return;
+  const PredictRows rows(args);
+  const uint32_t tokens = rows.Tokens();
+  const uint32_t channels = args.tensor.channels;
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const uint32_t channel = blockIdx.x * kWarp + lane;
+  const uint32_t* const teaches = ScratchAt(args, PredictScratch(tokens).teaches);
+  const float* const values = args.values_dev + min(channel, channels - 1);
+  float sums[kOfWarp] = {};
+  uint32_t count = 0;
+#pragma unroll 8
+  for (uint32_t first = warp * kOfWarp; first < tokens; first += predict::kMeanParts) {
+#pragma unroll
+    for (uint32_t j = 0; j < kOfWarp; ++j) {
+      // Every value is loaded, so that no load waits for another one.
+      const uint32_t token = min(first + j, tokens - 1);
+      const float value = values[uint64_t{token} * channels];
+      const bool counts = first + j < tokens && teaches[token] != 0;
+      // Sums that begin with 0 do not change by adding 0.
+      sums[j] = sums[j] + (counts ? value : 0.0f);
+      count += counts ? 1 : 0;
+    }
+  }
+#pragma unroll
+  for (uint32_t j = 0; j < kOfWarp; ++j) parts[warp * kOfWarp + j][lane] = sums[j];
+  if (lane == 0) taught[warp] = count;
+  __syncthreads();
+  if (warp > 0) return;
+  float sum = parts[0][lane];
+  for (uint32_t part = 1; part < predict::kMeanParts; ++part) sum = sum + parts[part][lane];
+  uint32_t all = 0;
+  for (const uint32_t of_warp : taught) all += of_warp;
+  if (all == 0) return;
+  const uint32_t counted = predict::AddCount(*ScratchAt(args, PredictScratch(0).mean_count), all);
+  const float rate = predict::Rate(all, counted, 0, args.rate);
+  uint32_t hash = 0;
+  if (channel < channels) {
+    const float old = args.mean_dev[channel];
+    const float mean = old + rate * (sum * (1.0f / static_cast<float>(all)) - old);
+    args.mean_dev[channel] = mean;
+    hash = __float_as_uint(mean) * predict::ChannelWeight(channel);
+  }
+  AddToCheck(args, hash, rows.PlaceOfMean());
+  if (channel == 0) args.counts_dev[rows.PlaceOfMean()] = counted;
 }
 
 }  // namespace
@@ -308,10 +356,14 @@ int LearnPredict(int device, const PredictArgs* args, void* stream) {
     return dim3(shares > least ? shares : least, of_channels);
   };
   auto* const queue = static_cast<cudaStream_t>(stream);
-  const int failed = LaunchNext(LearnKernel<false>, {grid(kShares), kThreads, 0}, queue, *args);
-  if (failed != 0 || args->log2_pairs == 0) return failed;
-  // Most rows of pairs have one token, so they are many.
-  return LaunchNext(LearnKernel<true>, {grid(kPairShares), kThreads, 0}, queue, *args);
+  int failed = LaunchNext(LearnKernel<false>, {grid(kShares), kThreads, 0}, queue, *args);
+  if (failed == 0 && args->log2_pairs > 0) {
+    // Most rows of pairs have one token, so they are many.
+    failed = LaunchNext(LearnKernel<true>, {grid(kPairShares), kThreads, 0}, queue, *args);
+  }
+  if (failed != 0) return failed;
+  const uint32_t blocks = (args->tensor.channels + kWarp - 1) / kWarp;
+  return LaunchNext(MeanKernel, {blocks, kThreads, 0}, queue, *args);
 }
 
 int BeginPredict(int device, const PredictArgs* args, void* stream);  // begin.cu

@@ -32,8 +32,12 @@ class PredictRows {
   __device__ uint64_t Place(uint32_t row, bool of_pairs) const {
     return row + (of_pairs ? uint64_t{args_.vocabulary} : 0);
   }
-  __device__ float* MeansAt(uint64_t place) const {
-    return args_.means_dev + place * args_.tensor.channels;
+  // The place of the mean over all tokens.
+  __device__ uint64_t PlaceOfMean() const {
+    return uint64_t{args_.vocabulary} + (HasPairs() ? 1u << args_.log2_pairs : 0);
+  }
+  __device__ uint16_t* RowAt(uint64_t place) const {
+    return args_.rows_dev + place * args_.tensor.channels;
   }
 
  private:
@@ -67,6 +71,28 @@ __device__ inline void StoreChannels(const Channels<kWidth>& from, float* to) {
     *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
   } else {
     *to = from[0];
+  }
+}
+
+// The same for a row of bf16.
+template <int kWidth>
+__device__ inline void LoadRow(const uint16_t* from, Channels<kWidth>& to) {
+  if constexpr (kWidth == 4) {
+    const uint2 words = *reinterpret_cast<const uint2*>(from);
+    to[0] = __uint_as_float(words.x << 16);
+    to[1] = __uint_as_float(words.x & 0xffff0000);
+    to[2] = __uint_as_float(words.y << 16);
+    to[3] = __uint_as_float(words.y & 0xffff0000);
+  } else {
+    to[0] = Bf16ToF32(*from);
+  }
+}
+template <int kWidth>
+__device__ inline void StoreRow(const uint32_t (&bits)[kWidth], uint16_t* to) {
+  if constexpr (kWidth == 4) {
+    *reinterpret_cast<uint2*>(to) = make_uint2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
+  } else {
+    *to = static_cast<uint16_t>(bits[0]);
   }
 }
 
@@ -118,21 +144,26 @@ __device__ inline void StoreElements(const Channels<kWidth>& from, const TensorA
   }
 }
 
-// The two rows that predict a token, whose id is below the vocabulary.
+// What predicts a token, whose id is below the vocabulary.
 struct Predictor {
-  __device__ Predictor(const PredictRows& rows, uint32_t token)
-      : of_token(rows.MeansAt(rows.Place(rows.IdOf(token), false))),
-        of_pair(rows.HasPairs() ? rows.MeansAt(rows.Place(rows.PairOf(token), true)) : nullptr) {}
+  __device__ Predictor(const PredictArgs& args, const PredictRows& rows, uint32_t token)
+      : mean(args.mean_dev),
+        of_token(rows.RowAt(rows.Place(rows.IdOf(token), false))),
+        of_pair(rows.HasPairs() ? rows.RowAt(rows.Place(rows.PairOf(token), true)) : nullptr) {}
   template <int kWidth>
   __device__ void Predict(uint32_t channel, Channels<kWidth>& sum) const {
-    LoadChannels<kWidth>(of_token + channel, sum);
-    if (of_pair == nullptr) return;
+    LoadChannels<kWidth>(mean + channel, sum);
     Channels<kWidth> more;
-    LoadChannels<kWidth>(of_pair + channel, more);
+    LoadRow<kWidth>(of_token + channel, more);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) sum[k] = sum[k] + more[k];
+    if (of_pair == nullptr) return;
+    LoadRow<kWidth>(of_pair + channel, more);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) sum[k] = sum[k] + more[k];
   }
-  float *of_token, *of_pair;
+  const float* mean;
+  const uint16_t *of_token, *of_pair;
 };
 
 // An array of PredictScratch: of tokens, or of pairs behind them.
@@ -140,15 +171,13 @@ __device__ inline uint32_t* ScratchAt(const PredictArgs& args, uint64_t array) {
   return reinterpret_cast<uint32_t*>(args.scratch_dev + array);
 }
 
-// Adds a row's new means, of which every thread of a warp has a part, to what the tables' check
-// will be of: a sum of integers, the same in whatever order.
-__device__ inline void AddToCheck(const PredictArgs& args, uint32_t part, uint32_t row,
-                                  bool of_pairs) {
+// Adds a row's new numbers, of which every thread of a warp has a part, to what the tables' check
+// will be of: a sum of integers, the same in whatever order. `place`: the row's.
+__device__ inline void AddToCheck(const PredictArgs& args, uint32_t part, uint64_t place) {
   const uint32_t hash = __reduce_add_sync(kAllLanes, part);
   if (threadIdx.x % kWarp != 0) return;
   const uint32_t warp = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
-  atomicAdd(&args.state_dev->sums[warp % PredictState::kSums],
-            hash * predict::RowWeight(row, of_pairs));
+  atomicAdd(&args.state_dev->sums[warp % PredictState::kSums], hash * predict::RowWeight(place));
 }
 
 // As the CPU's: what is not finite becomes one NaN.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "codec/convert.h"
 #include "codec/predict/format.h"
 #include "codec/predict/tables.h"
 #include "tests/property/codec/random_codecs.h"
@@ -24,8 +25,17 @@ inline predict::Tables TablesFor(const Codec& codec, uint32_t vocabulary, uint32
 
 inline bool SameTables(const predict::Tables& a, const predict::Tables& b) {
   return a.shape() == b.shape() && a.check() == b.check() &&
-         std::memcmp(a.means().data(), b.means().data(), a.means().size_bytes()) == 0 &&
-         std::ranges::equal(a.counts(), b.counts());
+         std::ranges::equal(a.memory(), b.memory());
+}
+
+// All numbers of tables: the mean and the rows.
+inline std::vector<float> NumbersOf(const predict::Tables& tables) {
+  const predict::TablesShape& shape = tables.shape();
+  std::vector<float> numbers(tables.mean(), tables.mean() + shape.channels);
+  for (uint64_t k = 0; k < shape.rows() * shape.channels; ++k) {
+    numbers.push_back(Bf16ToF32(tables.Row(0)[k]));
+  }
+  return numbers;
 }
 
 // One side of a boundary.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coordinator/state/books/shard_book.h"
+#include "coordinator/state/books/step_book.h"
 #include "run/plan/proto/plan_proto.h"
 #include "tests/sim/coordinator/checkers.h"
 

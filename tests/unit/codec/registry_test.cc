@@ -35,7 +35,7 @@ TEST(Registry, FillsInDefaults) {
 }
 
 TEST(Registry, PredictNamesTheCodecOfItsDifferences) {
-  EXPECT_EQ(NameOf("predict"), "predict:pairs=65536,rate=0.02,prior=4/gauss:bits=4,block=128");
+  EXPECT_EQ(NameOf("predict"), "predict:pairs=0,rate=0.05,prior=4/gauss:bits=4,block=128");
   EXPECT_EQ(NameOf("predict:pairs=0,prior=4,rate=0.5/fixed:bits=4"),
             "predict:pairs=0,rate=0.5,prior=4/fixed:bits=4,tile=64,rounding=nearest");
   EXPECT_EQ(NameOf(NameOf("predict/tah")), NameOf("predict/tah"));

@@ -269,8 +269,7 @@ TEST(PredictOnGpu, TablesAreRestored) {
   Stream stream = Must(Stream::Create(Gpu()));
   const predict::TablesShape shape{.vocabulary = 9, .channels = 70, .pairs = 4};
   predict::Tables tables = *predict::Tables::Create(shape);
-  for (float& mean : tables.means()) mean = static_cast<float>(generator() % 100);
-  for (uint32_t& count : tables.counts()) count = generator() % 100;
+  for (std::byte& byte : tables.memory()) byte = static_cast<std::byte>(generator());
   tables.set_check(77);
   DeviceTables on_device = Must(DeviceTables::Create(&stream, shape, 8));
   ASSERT_TRUE(on_device.Restore(tables, &stream).ok());

@@ -12,6 +12,7 @@ namespace longhaul::codec {
 namespace {
 
 using predict::Kind;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -73,8 +74,8 @@ double ErrorAfter(const std::string& text, int visits) {
 
 TEST(PredictCodec, ErrorsShrinkWithWhatIsLearned) {
   const double first = ErrorAfter("predict/gauss", 0);
-  const double tokens = ErrorAfter("predict:pairs=0,rate=0/gauss", 30);
-  const double pairs = ErrorAfter("predict:rate=0/gauss", 30);
+  const double tokens = ErrorAfter("predict:rate=0/gauss", 30);
+  const double pairs = ErrorAfter("predict:pairs=65536,rate=0/gauss", 30);
   EXPECT_LT(tokens, 0.85 * first);
   EXPECT_LT(pairs, 0.4 * tokens);
 }
@@ -87,10 +88,12 @@ TEST(PredictCodec, SizesAreAsTheFormatHasThem) {
   EXPECT_EQ(codec->MinEncodedBytes(gpt2_xl), plain);
   EXPECT_EQ(codec->UsualEncodedBytes(gpt2_xl), plain + 2048);
   EXPECT_EQ(codec->MaxEncodedBytes(gpt2_xl), plain + 4096);
-  EXPECT_EQ(codec->TableRows(50257), 50257u + 65536);
-  EXPECT_EQ(MustParse("predict:pairs=0")->TableRows(50257), 50257u);
+  EXPECT_EQ(codec->TableRows(50257), 50257u);
+  EXPECT_EQ(MustParse("predict:pairs=65536")->TableRows(50257), 50257u + 65536);
   EXPECT_EQ(other->TableRows(50257), 0u);
-  EXPECT_EQ(predict::TablesShapeFor(*codec, 50257, 1600).bytes(), (50257 + 65536) * 1601ull * 4);
+  // The mean, counts, rows.
+  EXPECT_EQ(predict::TablesShapeFor(*codec, 50257, 1600).bytes(),
+            1600 * 4 + 201088 + 50257 * 1600ull * 2);
   Pair narrow("predict/gauss", {1, 9, 64}, 65536), wide("predict/gauss", {1, 9, 64}, 65537);
   const std::vector<float> x = Activations(9 * 64, 1);
   narrow.Transfer(x, Ids(1, {1, 9, 64}, 65536));
@@ -99,35 +102,76 @@ TEST(PredictCodec, SizesAreAsTheFormatHasThem) {
   EXPECT_EQ(wide.blob.size(), narrow.blob.size() + 16);
 }
 
-TEST(PredictCodec, ARowSeenForTheFirstTimeTakesTheMean) {
-  Pair pair("predict:pairs=0/none", {1, 2, 2}, 3);
+std::vector<float> RowOf(const predict::Tables& tables, uint64_t place) {
+  std::vector<float> row;
+  for (uint32_t c = 0; c < tables.shape().channels; ++c) {
+    row.push_back(Bf16ToF32(tables.Row(place)[c]));
+  }
+  return row;
+}
+std::vector<float> MeanOf(const predict::Tables& tables) {
+  return {tables.mean(), tables.mean() + tables.shape().channels};
+}
+
+TEST(PredictCodec, TheFirstTensorTeachesTheMeanOfAllTokens) {
+  Pair pair("predict/none", {1, 2, 2}, 3);
+  const predict::Tables& tables = pair.sender.tables;
   pair.Transfer({1, 2, 3, 6}, {1, 1});
-  EXPECT_THAT(std::vector(pair.sender.tables.MeansOf(1), pair.sender.tables.MeansOf(2)),
-              ::testing::ElementsAre(2, 4));
-  EXPECT_THAT(std::vector(pair.sender.tables.counts().begin(), pair.sender.tables.counts().end()),
-              ::testing::ElementsAre(0, 2, 0));
+  EXPECT_THAT(MeanOf(tables), ElementsAre(2, 4));
+  EXPECT_THAT(tables.counts(), ElementsAre(0, 0, 0, 2));
+  EXPECT_THAT(RowOf(tables, 1), ElementsAre(0, 0));
+  // Then rows take what differs from it, whole where they learn for the first time. The mean moves
+  // by 2 of 4 tokens.
+  pair.Transfer({4, 8, 2, 4}, {2, 1});
+  EXPECT_THAT(RowOf(tables, 2), ElementsAre(2, 4));
+  EXPECT_THAT(RowOf(tables, 1), ElementsAre(0, 0));
+  EXPECT_THAT(MeanOf(tables), ElementsAre(2.5, 5));
+  EXPECT_THAT(tables.counts(), ElementsAre(0, 1, 1, 4));
+}
+
+TEST(PredictCodec, UnseenTokensArePredictedByTheMean) {
+  Pair pair("predict/fixed:bits=8", {1, 1, 128}, 9);
+  const std::vector<float> x(128, 3);
+  pair.Transfer(x, {1});
+  EXPECT_EQ(pair.Transfer(x, {7}), x);
+}
+
+TEST(PredictCodec, RowsAreRoundedToNearestEvenOfBf16) {
+  Pair pair("predict:rate=0/none", {1, 1, 4}, 2);
+  pair.Transfer({0, 0, 0, 0}, {0});
+  pair.Transfer({0x1.01p0f, 0x1.03p0f, 0x1.010002p0f, -0x1.03p0f}, {1});
+  EXPECT_THAT(RowOf(pair.sender.tables, 1), ElementsAre(1, 0x1.04p0f, 0x1.02p0f, -0x1.04p0f));
 }
 
 TEST(PredictCodec, RowsOfPairsLearnWhatTheNewRowsOfTokensDoNotKnow) {
   Pair once("predict:pairs=65536,prior=0/none", {1, 1, 1}, 3);
+  const auto pairs_of = [](const predict::Tables& tables) {
+    std::vector<float> numbers;
+    for (uint64_t row = 3; row < tables.shape().rows(); ++row) {
+      numbers.push_back(RowOf(tables, row)[0]);
+    }
+    return numbers;
+  };
+  once.Transfer({0}, {1});  // the mean is 0
   once.Transfer({4}, {2});
-  EXPECT_EQ(*once.sender.tables.MeansOf(2), 4);
-  EXPECT_EQ(once.Transfer({4}, {2}), std::vector<float>{4});
-  for (const float value : once.sender.tables.means().subspan(3)) ASSERT_EQ(value, 0);
+  EXPECT_THAT(RowOf(once.sender.tables, 2), ElementsAre(4));
+  for (const float number : pairs_of(once.sender.tables)) ASSERT_EQ(number, 0);
   // 6 is the mean of the token; its pairs are 2 below and above. The prior stands for two tokens
   // more.
   Pair twice("predict:pairs=65536,prior=2/none", {1, 2, 1}, 3);
+  twice.Transfer({0, 0}, {1, 1});
   twice.Transfer({4, 8}, {2, 2});
-  EXPECT_EQ(*twice.sender.tables.MeansOf(2), 6);
-  const auto pairs = twice.sender.tables.means().subspan(3);
-  EXPECT_EQ(*std::ranges::min_element(pairs), -2 / 3.0f);
-  EXPECT_EQ(*std::ranges::max_element(pairs), 2 / 3.0f);
+  EXPECT_THAT(RowOf(twice.sender.tables, 2), ElementsAre(6));
+  const std::vector<float> pairs = pairs_of(twice.sender.tables);
+  EXPECT_EQ(*std::ranges::min_element(pairs), Bf16ToF32(F32ToBf16(-2 / 3.0f)));
+  EXPECT_EQ(*std::ranges::max_element(pairs), Bf16ToF32(F32ToBf16(2 / 3.0f)));
 }
 
 TEST(PredictCodec, TokensThatAreNoNumbersTeachNothing) {
   Pair pair("predict/none");
   const std::vector<uint32_t> ids(16, 3);
   std::vector<float> x(kShape.elements(), 1);
+  pair.Transfer(x, ids);
   x[5] = kNan;
   x[3 * 128] = std::numeric_limits<float>::infinity();
   x[4 * 128] = 0x1p64f;
@@ -135,8 +179,9 @@ TEST(PredictCodec, TokensThatAreNoNumbersTeachNothing) {
   EXPECT_TRUE(std::isnan(out[5]));
   EXPECT_TRUE(std::isnan(out[3 * 128]));
   EXPECT_EQ(out[4 * 128], 0x1p64f);
-  EXPECT_EQ(pair.sender.tables.counts()[3], 13u);
-  EXPECT_EQ(*pair.sender.tables.MeansOf(3), 1);
+  EXPECT_THAT(pair.sender.tables.counts(), ElementsAre(0, 0, 0, 13, 0, 16 + 13));
+  EXPECT_THAT(MeanOf(pair.sender.tables), ::testing::Each(1));
+  EXPECT_THAT(RowOf(pair.sender.tables, 3), ::testing::Each(0));
 }
 
 TEST(PredictCodec, ValidationPredictsAndTeachesNothing) {
@@ -219,7 +264,7 @@ TEST_F(PredictRefuses, AnyDamageIsDefined) {
     }
     const auto out = pair_.receiver.Receive(blob, Dtype::kBf16);
     if (out.ok()) {
-      for (const float mean : pair_.receiver.tables.means()) ASSERT_TRUE(std::isfinite(mean));
+      for (const float one : NumbersOf(pair_.receiver.tables)) ASSERT_TRUE(std::isfinite(one));
       pair_.receiver.tables.set_check(pair_.sender.tables.check());
       blob_ = pair_.sender.Send(Tensor(Dtype::kF32, kShape, x_).view(), ids_);
       continue;

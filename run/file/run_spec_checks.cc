@@ -78,7 +78,7 @@ std::string WhyWhole(const RunSpec& spec, Reader& reader) {
   }
   for (const CodecPair& pair : CodecPairsOf(spec)) {
     for (const CodecSpec& codec : {pair.forward, pair.backward}) {
-      if (codec.predicts_by_tokens() || codec.remembers_samples()) {
+      if (codec.remembers_samples()) {
         return fmt::format("the codec {} knows samples whole", ToString(codec));
       }
     }
@@ -123,7 +123,7 @@ std::string WhyOneVersion(const RunSpec& spec, Reader& reader) {
   }
   for (const CodecPair& pair : CodecPairsOf(spec)) {
     for (const CodecSpec& codec : {pair.forward, pair.backward}) {
-      if (codec.predicts_by_tokens() || codec.remembers_samples()) {
+      if (codec.remembers_samples()) {
         return fmt::format("what the codec {} remembers is saved between two steps",
                            ToString(codec));
       }

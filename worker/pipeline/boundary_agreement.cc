@@ -23,12 +23,19 @@ StatusOr<std::vector<NamedArray>> BoundaryPort::SaveTables() {
   StatusOr<codec::predict::Tables> tables = absl::UnavailableError("the codec thread is gone");
   Notification saved;
   codec_thread_->Post([&] {
-    tables = codec_->SaveTables();
+    tables = kept_tables_ ? *std::move(kept_tables_) : codec_->SaveTables();
+    kept_tables_.reset();
     saved.Notify();
   });
   saved.Wait();
   LH_RETURN_IF_ERROR(tables.status());
   return ArraysOf(*tables, options_.layers_before);
+}
+
+void BoundaryPort::KeepTables() {
+  if (!predicts()) return;
+  codec_thread_->Post(
+      [self = shared_from_this()] { self->kept_tables_ = self->codec_->SaveTables(); });
 }
 
 StatusOr<uint64_t> BoundaryPort::TablesDigest() {

@@ -61,7 +61,8 @@ struct BoundaryPortOptions {
   // Number of microbatches in a pass of training and of validation; on a tied edge, number of
   // pieces. 0: no validation.
   uint32_t microbatches = 1, validation_microbatches = 0;
-  uint32_t slices = 1;  // sequence chunks of each microbatch; 1 for codecs with state
+  // Number of sequence chunks of each microbatch; 1 if a codec remembers samples.
+  uint32_t slices = 1;
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
   // Runs both codecs on the device that holds the stage's tensors. Null: the port makes one for
   // tensors in host memory.
@@ -99,10 +100,13 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   // for this boundary. Call it before AgreeOnMessages, on any thread, while no tensor is sent or
   // arrives. Errors: those of TablesFrom (boundary_tables.h) and BoundaryCodec.
   Status RestoreTables(const std::vector<NamedArray>& arrays);
-  // Returns the token tables as arrays of a checkpoint; empty if no codec predicts by token. Call
-  // it between two steps, after SendTensor of the last step. Blocks until the codec thread is done.
-  // Errors: those of BoundaryCodec::SaveTables.
+  // Returns the token tables as arrays of a checkpoint; empty if no codec predicts by token. The
+  // tables are as all tensors that were sent have left them or, after KeepTables, as they were
+  // then. Blocks until the codec thread is done. Errors: those of BoundaryCodec::SaveTables.
   StatusOr<std::vector<NamedArray>> SaveTables();
+  // Copies the tables for the next call of SaveTables, as the tensors sent so far leave them. For a
+  // step whose end comes after tensors of the next step. Never blocks.
+  void KeepTables();
 
   // Sends the digests of this side's codec state, and blocks until the peer's digests arrive. Both
   // sides clear state that differs. Returns false if a run that continues from a checkpoint now has
@@ -194,6 +198,7 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   // Used on the codec thread only.
   const std::shared_ptr<BoundaryCodec> codec_, clean_;  // clean_: or null
   std::shared_ptr<BoundaryMessages> messages_;
+  std::optional<StatusOr<codec::predict::Tables>> kept_tables_;
   uint32_t may_leave_ = std::numeric_limits<uint32_t>::max();
   std::deque<std::shared_ptr<Outgoing>> held_;
 };

@@ -18,19 +18,24 @@ using schedule::StagePolicy;
 using schedule::Task;
 using schedule::Work;
 
-std::shared_ptr<const std::vector<uint32_t>> TokenIds(std::span<const int32_t> tokens) {
-  return std::make_shared<const std::vector<uint32_t>>(tokens.begin(), tokens.end());
+// The ids of a slice's tokens. `tokens`: those of the whole microbatch, sample by sample.
+std::vector<uint32_t> TokenIds(std::span<const int32_t> tokens, const RunSpec& spec, Slice slice) {
+  const size_t context = spec.model.context, length = context / spec.pipeline.SlicesNow();
+  std::vector<uint32_t> ids;
+  for (size_t first = slice.index * length; first < tokens.size(); first += context) {
+    const auto of_sample = tokens.subspan(first, length);
+    ids.insert(ids.end(), of_sample.begin(), of_sample.end());
+  }
+  return ids;
 }
 
 // Compares the token ids that came with an activation to those that this stage read itself.
-Status CheckTokens(const std::vector<uint32_t>& came, std::span<const int32_t> read) {
-  const auto [wrong, mine] = std::ranges::mismatch(
-      came, read, [](uint32_t a, int32_t b) { return static_cast<int64_t>(a) == b; });
-  if (wrong == came.end() && mine == read.end()) return absl::OkStatus();
+Status CheckTokens(const std::vector<uint32_t>& came, const std::vector<uint32_t>& read) {
+  if (came == read) return absl::OkStatus();
   return InvalidArgument(
       "expected an activation of the tokens that this stage reads; the stage above has others from "
       "place {} on",
-      wrong - came.begin());
+      std::ranges::mismatch(came, read).in1 - came.begin());
 }
 
 // A port whose peer is upstream belongs to the head's end.
@@ -116,7 +121,7 @@ Status Executor::Loop() {
     step_ = step_.Next();
     work_->BeginStep(step_);
     LH_RETURN_IF_ERROR(TrainStep());
-    stopped = control_->message.stop;
+    stopped = StopsNow();
     control_.reset();
     if (ValidatesAfter(options_.spec, step_)) LH_RETURN_IF_ERROR(Validate());
   }
@@ -148,8 +153,10 @@ Status Executor::TrainStep() {
   LH_RETURN_IF_ERROR(RunPasses());
   LH_RETURN_IF_ERROR(SumGradients());
   LH_ASSIGN_OR_RETURN(const wire::StepMessage agreed, AgreeOnNormAndDecisions());
+  // A step that has begun is not thrown away.
+  if (agreed.stop && !stops_after_) stops_after_ = next_ ? step_.Next() : step_;
   LH_RETURN_IF_ERROR(StepOptimizer(agreed));
-  return options_.exchange && !steps_together() ? EndStepApart(agreed) : SaveState(agreed);
+  return options_.exchange && !steps_together() ? EndStepApart() : SaveState();
 }
 
 schedule::PolicyOptions Executor::TrainingPolicy() const {
@@ -166,7 +173,7 @@ Status Executor::RunPasses() {
   const RunSpec& spec = options_.spec;
   now_ = next_ ? std::exchange(next_, std::nullopt) : Begin(Pass{step_}, TrainingPolicy());
   if (TraitsOf(spec.pipeline.schedule).overlaps_steps && step_.value() < spec.train.steps &&
-      !ValidatesAfter(spec, step_)) {
+      !StopsNow() && !ValidatesAfter(spec, step_)) {
     next_ = Begin(Pass{step_.Next()}, TrainingPolicy());
   }
   LH_RETURN_IF_ERROR(RunPass());
@@ -362,7 +369,8 @@ Status Executor::RunForward(PassUnderWay* under_way, Slice slice) {
     activation = std::move(inputs_.extract({pass, slice}).mapped());
     input.activation = activation.view;
     if (options_.batches && activation.token_ids) {
-      LH_RETURN_IF_ERROR(CheckTokens(*activation.token_ids, input.tokens));
+      LH_RETURN_IF_ERROR(
+          CheckTokens(*activation.token_ids, TokenIds(input.tokens, options_.spec, slice)));
     }
     if (!pass.trains()) up_->SendTaken(pass, slice);
   }
@@ -380,7 +388,11 @@ Status Executor::RunForward(PassUnderWay* under_way, Slice slice) {
   }
   if (output) {
     output->token_ids = std::move(activation.token_ids);
-    if (first() && down_->predicts()) output->token_ids = TokenIds(input.tokens);
+    if (first() && down_->predicts()) {
+      output->token_ids = std::make_shared<const std::vector<uint32_t>>(
+          TokenIds(input.tokens, options_.spec, slice));
+    }
+    if (pass.step != step_) KeepTablesOfStep();
     down_->SendTensor(pass, slice, std::move(*output));
   }
   return absl::OkStatus();

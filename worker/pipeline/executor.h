@@ -24,7 +24,8 @@
 // If steps overlap (ScheduleTraits::overlaps_steps), passes of the next step begin before the
 // current step is done. They run when the executor would otherwise wait, in the stage's twin
 // (ResidentStage). The twin's parameters do not have the current step's update yet. A step that a
-// validation follows does not overlap with the next step.
+// validation follows does not overlap with the next step. If the run is stopped when the next step
+// has begun, that one is the last.
 //
 // Threads: Run on the compute thread, which does all LibTorch work; RequestStop, RequestRetune and
 // Abort on any thread. The compute thread and the checkpoint writer's thread call `report`.
@@ -137,7 +138,7 @@ class Executor {
   StatusOr<wire::StepMessage> AgreeWithReplicas(wire::StepMessage own);
   Status StepWithReplicas(double learning_rate, double gradient_scale);
   // Saves the state and merges, as far as they are due. For replicas that train apart.
-  Status EndStepApart(const wire::StepMessage& agreed);
+  Status EndStepApart();
   Status AwaitMerge();
   bool steps_together() const { return options_.exchange && options_.exchange->steps_together(); }
   ReplicaPort& PortTo(uint32_t replica) const;
@@ -146,7 +147,14 @@ class Executor {
   // Skips the update or fails, as the run file says; fails too after kMostSkippedInARow skipped
   // steps in a row. Called when the norm is not finite.
   Status SkipOrFail(const wire::StepMessage& agreed);
-  Status SaveState(const wire::StepMessage& agreed);
+  // True if the step under way ends with a checkpoint; SavesState: or with a copy.
+  bool WritesCheckpoint() const;
+  bool SavesState() const;
+  bool StopsNow() const { return stops_after_ == step_; }
+  Status SaveState();
+  // Keeps the boundary's token tables as the step under way leaves them, if they will be saved.
+  // Called before tensors of the next step are sent.
+  void KeepTablesOfStep();
   Status CheckTied(const StageSnapshot& snapshot);
 
   Status Validate();
@@ -224,6 +232,8 @@ class Executor {
   // which replicas agree.
   std::map<std::pair<Step, uint32_t>, wire::StepMessage> of_replicas_;
   bool stop_requested_ = false;
+  std::optional<Step> stops_after_;  // the run's stop is agreed: its last step
+  std::optional<Step> tables_kept_;  // the last step of KeepTablesOfStep
   // A neighbour that has finished and left. It is an error only if this stage still waits.
   std::optional<PeerGone> gone_;
   std::optional<EdgeId> lost_edge_;

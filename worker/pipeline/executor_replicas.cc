@@ -44,16 +44,16 @@ Status Executor::StepWithReplicas(double learning_rate, double gradient_scale) {
 
 // A checkpoint never contains a merge in flight: the state is saved before the merge begins or
 // after it has ended. A run that stops begins no merge that would not end with this step.
-Status Executor::EndStepApart(const wire::StepMessage& agreed) {
+Status Executor::EndStepApart() {
   ReplicaExchange& exchange = *options_.exchange;
   const bool due = exchange.IsDue(step_), at_once = due && exchange.MergeIsDue(step_);
-  if (!at_once) LH_RETURN_IF_ERROR(SaveState(agreed));
-  if (at_once || (due && !agreed.stop)) {
+  if (!at_once) LH_RETURN_IF_ERROR(SaveState());
+  if (at_once || (due && !StopsNow())) {
     const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kReplicas);
     LH_RETURN_IF_ERROR(exchange.BeginMerge(step_));
   }
   if (exchange.MergeIsDue(step_)) LH_RETURN_IF_ERROR(AwaitMerge());
-  return at_once ? SaveState(agreed) : absl::OkStatus();
+  return at_once ? SaveState() : absl::OkStatus();
 }
 
 Status Executor::AwaitMerge() {

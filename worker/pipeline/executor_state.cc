@@ -7,16 +7,28 @@
 
 namespace longhaul::worker {
 
-Status Executor::SaveState(const wire::StepMessage& agreed) {
-  const uint64_t every = options_.spec.checkpoint.every;
-  const bool wanted =
-      agreed.stop ||
-      (options_.spec.checkpoint.at_end && step_.value() == options_.spec.train.steps) ||
-      (every > 0 && step_.value() % every == 0);
+bool Executor::WritesCheckpoint() const {
+  const CheckpointSpec& checkpoint = options_.spec.checkpoint;
+  return StopsNow() || (checkpoint.at_end && step_.value() == options_.spec.train.steps) ||
+         (checkpoint.every > 0 && step_.value() % checkpoint.every == 0);
+}
+
+bool Executor::SavesState() const {
   const uint64_t copies = options_.copy_every;
-  if (!wanted && (copies == 0 || step_.value() % copies != 0)) return absl::OkStatus();
+  return WritesCheckpoint() || (copies > 0 && step_.value() % copies == 0);
+}
+
+void Executor::KeepTablesOfStep() {
+  if (tables_kept_ == step_ || !SavesState()) return;
+  tables_kept_ = step_;
+  down_->KeepTables();
+}
+
+Status Executor::SaveState() {
+  if (!SavesState()) return absl::OkStatus();
+  const bool wanted = WritesCheckpoint();
   // No checkpoint follows this one, so the executor must not skip it if it cannot be written.
-  if (wanted && (agreed.stop || step_.value() == options_.spec.train.steps)) {
+  if (wanted && (StopsNow() || step_.value() == options_.spec.train.steps)) {
     last_checkpoint_ = step_.value();
   }
   SharedSnapshot snapshot;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/text.h"
+#include "run/kinds/schedules.h"
 
 namespace longhaul::coordinator {
 
@@ -74,6 +75,19 @@ void Stages::On(event::StopAsked& asked) {
   ledger_.Do(command::Reply<v1::StopReply>{asked.request, Stop(asked)});
 }
 
+namespace {
+
+// Where steps overlap, the next step has begun, too, and is not thrown away.
+std::string EndsAfter(const RunRecord& record) {
+  const RunSpec& spec = record.spec;
+  const bool overlaps = TraitsOf(spec.pipeline.schedule).overlaps_steps;
+  const uint64_t last = std::min(record.step + (overlaps ? 2 : 1), spec.train.steps);
+  return fmt::format("{} ends after the step under way ({}), with a checkpoint", record.id.value(),
+                     last);
+}
+
+}  // namespace
+
 StatusOr<v1::StopReply> Stages::Stop(const event::StopAsked& asked) {
   LH_ASSIGN_OR_RETURN(Run* const found, ledger_.RunCalled(asked.run));
   Run& run = *found;
@@ -85,15 +99,13 @@ StatusOr<v1::StopReply> Stages::Stop(const event::StopAsked& asked) {
     run.record.stop_asked = true;
     moves_.Move(run, Trigger::kEndAsked, "",
                 "stop asked, ends after the step under way, with a checkpoint");
-    message = fmt::format("{} ends after the step under way ({}), with a checkpoint", id,
-                          run.record.step + 1);
+    message = EndsAfter(run.record);
   } else if (!asked.now && run.record.state == RunState::kFinishing && run.record.resize_asked) {
     run.record.resize_asked = false;
     run.record.stop_asked = true;
     ledger_.Store(run);
     ledger_.Log(&run, "state", "finishing: stop asked, so it does not go on with other replicas");
-    message = fmt::format("{} ends after the step under way ({}), with a checkpoint", id,
-                          run.record.step + 1);
+    message = EndsAfter(run.record);
   } else if (!asked.now && run.record.state == RunState::kFinishing) {
     message = fmt::format("{} is ending already", id);
   } else {

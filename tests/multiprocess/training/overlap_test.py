@@ -6,7 +6,7 @@ import json
 import sys
 
 from cases import run_cases
-from training_test import (DEFAULT, LLAMA, MUON, NONE, expect_equal, expect_learnt, expect_reference,
+from training_test import (DEFAULT, LLAMA, MUON, NONE, PREDICT, expect_equal, expect_learnt, expect_reference,
                            reference_losses, rounding, wait_for)
 
 TWO = "2bw"
@@ -67,7 +67,7 @@ def variants(cluster):
 
 def resume(cluster):
     """What the next step's passes compute with is in a checkpoint, too."""
-    for name, links in [("none", NONE), ("tah", DEFAULT)]:
+    for name, links in [("none", NONE), ("tah", DEFAULT), ("predict", PREDICT)]:
         unbroken = cluster.train(f"whole-{name}", links=links, schedule=TWO)
         path = cluster.write_run(f"broken-{name}", links=links, schedule=TWO)
         run = cluster.broken_after(14, path, "--set", "checkpoint.every=7")
@@ -76,7 +76,13 @@ def resume(cluster):
         # The other workers have stage and twin in memory.
         cluster.cli("submit", path, "--resume", "--watch", "--set", "checkpoint.every=7")
         expect_equal(f"killed and resumed, {name}", cluster.losses(run), unbroken)
-    # Stopped in the middle, while passes of a step that will not be are under way; and other stages.
+    # A stop ends after the step that has begun, and tables of tokens are saved as that one leaves them.
+    unbroken = cluster.train("whole-and-on", links=PREDICT, schedule=TWO, steps=60)
+    path = cluster.write_run("stopped-predict", links=PREDICT, schedule=TWO, steps=60)
+    run = cluster.stopped_after(5, path)
+    cluster.cli("submit", path, "--resume", "--watch")
+    expect_equal("stopped and resumed, predict", cluster.losses(run), unbroken)
+    # Stopped in the middle, and other stages.
     unbroken = cluster.train("whole-again", schedule=TWO, steps=150)
     path = cluster.write_run("stopped", schedule=TWO, steps=150)
     run = cluster.cli("submit", path).stdout.split()[0]

@@ -6,7 +6,7 @@ import json
 import sys
 
 from cases import run_cases
-from training_test import DEFAULT, GPT, LLAMA, NONE, expect_equal, expect_learnt, rounding, wait_for
+from training_test import DEFAULT, GPT, LLAMA, NONE, PREDICT, expect_equal, expect_learnt, rounding, wait_for
 
 # Largest relative difference of a loss in each of 30 steps: rounding that AdamW has amplified.
 ROUNDING = rounding(2e-6)
@@ -57,7 +57,7 @@ def losses(cluster):
 
 def resume(cluster):
     flags = ["--set", "pipeline.slices=4"]
-    for name, links in [("none", NONE), ("tah", DEFAULT)]:
+    for name, links in [("none", NONE), ("tah", DEFAULT), ("predict", PREDICT)]:
         unbroken = cluster.train(f"whole-{name}", *flags, links=links)
         path = cluster.write_run(f"broken-{name}", links=links)
         run = cluster.broken_after(10, path, *flags)

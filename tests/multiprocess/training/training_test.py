@@ -44,6 +44,7 @@ MUON = "{ kind: muon, lr: 3e-3, moments: bf16 }"
 LLAMA = """{ family: llama, layers: 4, hidden: 64, heads: 4, kv_heads: 2, intermediate: 160, context: 64,
          qkv_bias: true, rope_theta: 1000000, vocabulary: 320 }"""
 NONE = "{ forward: none, backward: none }"
+PREDICT = '{ forward: "predict/gauss:bits=3", backward: "fixed:bits=4,rounding=stochastic" }'
 DEFAULT = '{ forward: tah, backward: "fixed:bits=4,rounding=stochastic" }'
 GAUSS = "{ forward: gauss, backward: gauss }"
 

@@ -94,12 +94,27 @@ class Simulation {
         return true;
       case RunState::kRunning:
         return IsEndless(record.spec) && !checkers().stop_is_owed(record.id, record.epoch) &&
-               heal_.HasTrainedSince(record.id, healed_at_ + kLongestRecovery);
+               heal_.HasTrainedSince(record.id, healed_at_ + kLongestRecovery) &&
+               HasPlannedSettings(record);
       case RunState::kQueued:
         return !heal_.ExcuseOf(record).empty();
       default:
         return false;
     }
+  }
+
+  // Whatever was half changed when the coordinator died: all stages train with the plan's settings.
+  bool HasPlannedSettings(const RunRecord& record) {
+    const auto& by_step = world().epochs[KeyOf(record)].settings;
+    return std::ranges::all_of(record.plan->assignment.cells, [&](const Cell& cell) {
+      for (auto step = by_step.rbegin(); step != by_step.rend(); ++step) {
+        const auto now = step->second.find(cell.id);
+        if (now == step->second.end()) continue;
+        return now->second.depth == cell.setting.depth &&
+               now->second.activation_lead == cell.setting.activation_lead;
+      }
+      return false;
+    });
   }
 
   bool AllConnected() {

@@ -25,10 +25,6 @@ bool IsReachable(RunState from, RunState to) {
   return reached.contains(to);
 }
 
-EpochKey KeyOf(const RunRecord& record) {
-  return {record.id.value(), record.epoch.value()};
-}
-
 // An earlier fault may be what a run that began after it suffers from: nobody had noticed.
 constexpr absl::Duration kAftermath = absl::Seconds(45);
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "coordinator/state/run_record.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
@@ -32,6 +33,9 @@ struct EpochKey {
   uint64_t epoch = 0;
   auto operator<=>(const EpochKey&) const = default;
 };
+inline EpochKey KeyOf(const RunRecord& record) {
+  return {record.id.value(), record.epoch.value()};
+}
 
 // The cells of one epoch and the links between them.
 struct EpochTruth {

@@ -28,9 +28,9 @@ uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers,
 // at each end of a boundary. Counts the largest such codec in the run file. 0: there is none.
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary);
 // Bytes of a stage's state in a checkpoint, a copy or a snapshot in memory: parameters and
-// optimizer state in fp32, and the tables of tokens of the boundary below, in fp32 too. Where steps overlap,
-// the parameters of both steps. Data-parallel replicas change the sum. The own shard is the part of
-// the stage's parameters that this replica updates:
+// optimizer state in fp32, and the tables of tokens of the boundary below, in fp32 too. Where steps
+// overlap, the parameters of both steps. Data-parallel replicas change the sum. The own shard is
+// the part of the stage's parameters that this replica updates:
 //   - replicas that update together: only the own shard of the optimizer state
 //   - replicas that train apart (local-sgd): also the outer momentum of the own shard and, with
 //     delayed exchanges, another copy of the parameters

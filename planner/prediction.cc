@@ -12,6 +12,7 @@
 
 #include "planner/links.h"
 #include "planner/order.h"
+#include "run/kinds/link_pairs.h"
 #include "run/schedule/simulator.h"
 
 namespace longhaul::coordinator {
@@ -52,13 +53,14 @@ struct NamedCodecs {
   CodecPair codecs;
 };
 
-// The pairs that the benchmarks have.
-std::array<NamedCodecs, 5> CommonCodecs() {
-  return {{{"none", {"none", "none"}},
-           {"bf16", {"bf16", "bf16"}},
-           {"paper", {"tah", "fixed:bits=6"}},
-           {"default", {}},
-           {"gauss", {"gauss", "fixed:bits=4,rounding=stochastic"}}}};
+// What people ask about: fp32 and bf16 on the links, and the pairs with names.
+std::vector<NamedCodecs> CommonCodecs() {
+  std::vector<NamedCodecs> all = {{"none", {"none", "none"}}, {"bf16", {"bf16", "bf16"}}};
+  for (const LinkPair& pair : kLinkPairs) {
+    const CodecPair codecs{CodecSpec(pair.forward), CodecSpec(pair.backward)};
+    if (!codecs.is_auto() && codecs != all.front().codecs) all.push_back({pair.name, codecs});
+  }
+  return all;
 }
 
 // Times of `codec` in one direction: measured ones for the run's own codec, else those of a

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "run/file/topology_fields.h"
 #include "run/file/values.h"
+#include "run/kinds/link_pairs.h"
 #include "run/model/family.h"
 
 namespace longhaul::config {
@@ -438,23 +439,26 @@ Value BothWays(const std::vector<GroupCollective>& collectives) {
   return value;
 }
 
-// `links: paper` names the two codecs of the paper.
+// A section, or the name of a pair of codecs.
 Value LinksSection() {
+  std::vector<std::string> names;
+  for (const LinkPair& pair : kLinkPairs) names.emplace_back(pair.name);
   Value value;
-  value.schema = R"("const": "paper")";
-  value.section = [](Field* section, Draft* draft) {
-    section->read = [draft, read = section->read](Reader& reader, const YAML::Node& node,
-                                                  const std::string& path) {
-      if (!node.IsScalar()) {
-        read(reader, node, path);
-      } else if (node.Scalar() == "paper") {
-        draft->spec.links.codecs = CodecPair{"tah", "fixed:bits=6"};
-      } else {
-        reader.FailExpected(
-            node, path,
-            "'paper' or a mapping with forward, backward, error, cache_limit, measure, encrypt, "
-            "workers");
+  value.schema = fmt::format(R"("enum": ["{}"])", fmt::join(names, R"(", ")"));
+  value.section = [expected = fmt::format("'{}'", fmt::join(names, "', '"))](Field* section,
+                                                                             Draft* draft) {
+    section->read = [draft, expected, read = section->read](Reader& reader, const YAML::Node& node,
+                                                            const std::string& path) {
+      if (!node.IsScalar()) return read(reader, node, path);
+      const auto pair = std::ranges::find(kLinkPairs, node.Scalar(), &LinkPair::name);
+      if (pair != kLinkPairs.end()) {
+        draft->spec.links.codecs = {CodecSpec(pair->forward), CodecSpec(pair->backward)};
+        return;
       }
+      reader.FailExpected(node, path,
+                          expected +
+                              " or a mapping with forward, backward, error, cache_limit, measure, "
+                              "encrypt, workers");
     };
   };
   return value;

@@ -17,6 +17,7 @@
 #include "base/words.h"
 #include "codec/spec.h"
 #include "run/file/topology.h"
+#include "run/kinds/link_pairs.h"
 #include "run/kinds/schedules.h"
 #include "run/kinds/transports.h"
 #include "run/model/model_spec.h"
@@ -292,8 +293,8 @@ inline bool IsAuto(const CodecSpec& codec) {
 }
 
 struct CodecPair {
-  CodecSpec forward = "tah";
-  CodecSpec backward = "fixed:bits=4,rounding=stochastic";
+  CodecSpec forward = CodecSpec(kDefaultPair.forward);
+  CodecSpec backward = CodecSpec(kDefaultPair.backward);
   bool is_auto() const { return IsAuto(forward) || IsAuto(backward); }
   friend bool operator==(const CodecPair&, const CodecPair&) = default;
 };

@@ -94,7 +94,7 @@ std::vector<Key> PipelineRows() {
 
 std::vector<Key> LinkRows() {
   return {
-      {"links", LinksSection(), kNothing, "The word paper stands for the codecs of the paper"},
+      {"links", LinksSection(), kNothing, "A word names a pair of codecs, as codecs.md lists them"},
       {"links.forward", Codec(LH_AT(links.codecs.forward)), kTiming,
        "Codec of activations; auto: the plan chooses for each link"},
       {"links.backward", Codec(LH_AT(links.codecs.backward)), kTiming,

@@ -31,7 +31,7 @@ FIXED4 = "fixed:bits=4,rounding=stochastic"
 DITHER2 = "dither:bits=2"
 PAIRS = {  # forward, backward
     "none": ("none", "none"),
-    "default": ("tah", FIXED4),
+    "tah4": ("tah", FIXED4),
     "paper": ("tah", "fixed:bits=6"),
     "predict4": ("predict/gauss:bits=4", FIXED3),
     "predict3": ("predict/gauss:bits=3", FIXED3),

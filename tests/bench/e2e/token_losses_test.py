@@ -17,7 +17,7 @@ PROGRAM = pathlib.Path(__file__).with_name("token_losses.py")
 ROOT = PROGRAM.parents[3]
 TINY = ("--stages", "3", "--hidden", "32", "--heads", "2", "--context", "16", "--microbatches", "2", "--steps", "6",
         "--warm-up", "2", "--validate-every", "4", "--validate-part", "4", "--seeds", "1", "2")
-PAIRS = ("none", "default", "predict4", "aqsgd")
+PAIRS = ("none", "tah4", "predict4", "aqsgd")
 
 
 def call(*words, expected=0):

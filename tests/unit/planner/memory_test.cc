@@ -19,6 +19,7 @@ RunSpec Gpt2Small() {
   spec.model.heads = 12;
   spec.model.context = 1024;
   spec.train.microbatches = 8;
+  spec.links.codecs = {"none", "none"};
   return spec;
 }
 

@@ -42,7 +42,7 @@ TEST(MakePlan, PredictsOtherCodecsWhenAsked) {
   std::vector<std::string> names;
   for (const auto& row : plan->prediction.codecs) names.push_back(row.name);
   EXPECT_EQ(names,
-            (std::vector<std::string>{"none (this run)", "bf16", "paper", "default", "gauss"}));
+            (std::vector<std::string>{"none (this run)", "bf16", "default", "fast", "paper"}));
   const CodecPrediction &own = plan->prediction.codecs[0], &bf16 = plan->prediction.codecs[1];
   EXPECT_EQ(own.step_seconds, plan->prediction.step_seconds);
   EXPECT_TRUE(own.codec_times_known);

@@ -209,14 +209,26 @@ TEST(RunSpec, DoublesSurviveToYaml) {
   }
 }
 
-TEST(RunSpec, LinksPaper) {
-  const auto spec = ParseRunSpec(std::string(kMinimal) + "links: paper\n", "run.yaml", {});
-  ASSERT_TRUE(spec.ok()) << spec.status();
-  EXPECT_EQ(spec->links.codecs, (CodecPair{"tah", "fixed:bits=6"}));
-  EXPECT_EQ(ErrorOf(std::string(kMinimal) + "links: papers\n"),
-            "run.yaml:5:8: links: expected 'paper' or a mapping with forward, backward, "
-            "error, cache_limit, measure, encrypt, workers, "
-            "got 'papers'");
+TEST(RunSpec, PairsOfCodecsHaveNames) {
+  const auto links = [](const std::string& name) {
+    const auto spec = ParseRunSpec(std::string(kMinimal) + "links: " + name + "\n", "run.yaml", {});
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec->links.codecs;
+  };
+  EXPECT_EQ(links("paper"), (CodecPair{"tah", "fixed:bits=6"}));
+  EXPECT_EQ(links("exact"), (CodecPair{"none", "none"}));
+  EXPECT_EQ(links("auto"), (CodecPair{"auto", "auto"}));
+  EXPECT_EQ(links("default"), CodecPair());
+  for (const LinkPair& pair : kLinkPairs) {
+    const CodecPair codecs = links(std::string(pair.name));
+    if (codecs.is_auto()) continue;
+    EXPECT_TRUE(codecs.forward.Get().ok()) << codecs.forward.Get().status();
+    EXPECT_TRUE(codecs.backward.Get().ok()) << codecs.backward.Get().status();
+  }
+  EXPECT_EQ(
+      ErrorOf(std::string(kMinimal) + "links: papers\n"),
+      "run.yaml:5:8: links: expected 'default', 'fast', 'paper', 'exact', 'auto' or a mapping "
+      "with forward, backward, error, cache_limit, measure, encrypt, workers, got 'papers'");
 }
 
 TEST(RunSpec, OverridesReadTheSameTables) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/replica_counts.h"
 #include "coordinator/state/ledger/within_reach.h"
@@ -94,6 +95,8 @@ void Recovery::Advance(Run& run) {
     failures_.WaitAtLeastUntil(run, patient_until);
     if (!missing.empty()) return Wait(run, missing);
     const v1::CheckpointFile* file = UnreachableFile(ledger_, *newest);
+    LH_CHECK(file != nullptr, "run {} waits for its checkpoint of step {}, all of which is there",
+             run.record.id.value(), newest->step());
     return Wait(run, fmt::format("waits for {}, which holds stage {} of the checkpoint of step {}",
                                  HoldersText(*file), file->stage(), newest->step()));
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "base/half.h"
 
@@ -59,11 +60,20 @@ TEST(BoundaryTables, OthersAreRefused) {
               HasSubstr("tokens of shape (6, 3) in the checkpoint, it has (5, 3)"));
   EXPECT_THAT(refusal(ArraysOf(Learned({5, 3, 0}), 4), shape),
               HasSubstr("pairs of shape (8, 3) in the checkpoint, it has none"));
-  for (const float value : {std::numeric_limits<float>::quiet_NaN(), 0x1p67f, -1e30f}) {
+  const auto with = [&](std::string_view array, float value) {
     std::vector<NamedArray> wrong = arrays;
-    wrong[1].values[7] = value;
-    EXPECT_THAT(refusal(wrong, shape), HasSubstr("values that no run writes"));
+    for (NamedArray& one : wrong) {
+      if (one.name.ends_with(array)) one.values.back() = value;
+    }
+    return wrong;
+  };
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), 0x1p67f, -1e30f}) {
+    for (const char* array : {".mean", ".tokens", ".pairs"}) {
+      EXPECT_THAT(refusal(with(array, value), shape), HasSubstr("values that no run writes"));
+    }
   }
+  EXPECT_THAT(refusal(with(".tokens", 0.3f), shape), HasSubstr("not of bf16"));
+  EXPECT_THAT(refusal(with(".token_counts", -1), shape), HasSubstr("values that no run writes"));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct Rung {
 // a larger error and sends fewer bits.
 std::span<const Rung> LadderOfActivations();
 // Returns the ladder for gradients, in the same order. Gradients are sums over many tokens, so the
-// mean of a codec's rounding errors must be 0. Therefore all rungs after bf16 round stochastically.
+// mean of a codec's errors must be 0: all rungs after bf16 round stochastically or with dither.
 std::span<const Rung> LadderOfGradients();
 // Returns the first part of the ladder: the rungs whose error is at most `error`. Empty if `error`
 // is negative.

@@ -96,14 +96,16 @@ std::unique_ptr<const Codec> Create(const Params& params) {
 }
 
 Family Row() {
-  return {.id = kId,
-          .name = "dither",
-          .what = "unbiased quantizer for gradients, in about `bits` bits",
-          .parameters = {{"bits", "1|1.5|2|3", "2"}, {"block", "64|128|256", "128"}},
-          .parse = Parse,
-          .from_header = FromParameters<FromHeader, Create>,
-          .sections = Sections,
-          .device = MakeDevice};
+  return {
+      .id = kId,
+      .name = "dither",
+      .what = "unbiased quantizer for gradients, in about `bits` bits",
+      .parameters = {{"bits", "1|1.5|2|3", "2"}, {"block", "64|128|256", "128"}},
+      .parse = Parse,
+      .from_header = FromParameters<FromHeader, Create>,
+      .sections = Sections,
+      .device = MakeDevice,
+      .for_gradients = {{"dither:bits=3,block=128", 0.149}, {"dither:bits=2,block=128", 0.298}}};
 }
 
 }  // namespace longhaul::codec::dither

@@ -65,9 +65,7 @@ Family Row() {
           .for_activations = {{"fixed:bits=8,tile=64,rounding=nearest", 0.0059}},
           .for_gradients = {{"fixed:bits=8,tile=64,rounding=stochastic", 0.0084},
                             {"fixed:bits=6,tile=64,rounding=stochastic", 0.0343},
-                            {"fixed:bits=5,tile=64,rounding=stochastic", 0.0709},
-                            {"fixed:bits=4,tile=64,rounding=stochastic", 0.152},
-                            {"fixed:bits=3,tile=64,rounding=stochastic", 0.354}}};
+                            {"fixed:bits=5,tile=64,rounding=stochastic", 0.0709}}};
 }
 
 }  // namespace longhaul::codec::fixed

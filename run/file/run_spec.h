@@ -299,8 +299,8 @@ struct CodecPair {
   friend bool operator==(const CodecPair&, const CodecPair&) = default;
 };
 
-// Codecs with four bits a value have at most this error, for activations and for gradients; codecs
-// with three bits have a larger one.
+// Activations in four bits a value and gradients in three have at most this error; codecs with
+// fewer bits have a larger one.
 inline constexpr double kDefaultCodecError = 0.16;
 
 // Settings of one worker that differ from the run's.

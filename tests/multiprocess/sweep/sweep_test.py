@@ -281,7 +281,8 @@ def replicas(files):
         expected = parameters() * bits / 8
         check(abs(point["payload_bytes_per_step"] / expected - 1) < slack, variant, expected, point)
         line = point["payload_bytes_per_step"] / 2 / (1e6 / 8)
-        for time in ("floor_seconds", "bound_seconds", "simulated_seconds", "step_seconds"):
+        # The longest of the measured steps: a step that a busy machine held up leaves the link's bucket full for those behind it.
+        for time in ("floor_seconds", "bound_seconds", "simulated_seconds", "step_seconds_high"):
             check(point[time] > 0.99 * line, variant, time, line, point)
         check(point["floor_seconds"] <= point["bound_seconds"] <= point["simulated_seconds"], point)
         check([(stage["replica"], stage["stage"]) for stage in point["stages"]] ==

@@ -71,11 +71,12 @@ double ForwardSecondsOf(const EpochKey& key, uint64_t step) {
   return 0.01 * static_cast<double>(1 + Mix(key, 3'000'000, step / 20) % 3);
 }
 
-Plan AnyRetune(const RunSpec& spec, const Plan& plan) {
+std::optional<Plan> AnyRetune(const RunSpec& spec, const Plan& plan) {
+  const EpochKey key{plan.assignment.run.value(), plan.assignment.epoch.value()};
+  if (Mix(key, 5'000'000, plan.retunes) % 4 == 0) return std::nullopt;
   Plan other = plan;
   other.retunes = plan.retunes + 1;
   other.retune_reason = "it is another day";
-  const EpochKey key{plan.assignment.run.value(), plan.assignment.epoch.value()};
   uint32_t most = spec.train.microbatches;
   for (Cell& cell : other.assignment.cells) {
     const uint64_t mix = Mix(key, 4'000'000 + other.retunes, cell.id.stage);

@@ -180,8 +180,9 @@ inline ProbeId ProbeKey(const v1::WorkerCommand& command) {
 // Returns the time of a microbatch's forward pass, which may change every 20 steps.
 double ForwardSecondsOf(const EpochKey& key, uint64_t step);
 // Returns `plan` with other valid settings: how many microbatches are in flight in each cell
-// (depth), and by how many activations go ahead of gradients (activation_lead).
-Plan AnyRetune(const RunSpec& spec, const Plan& plan);
+// (depth), and by how many activations go ahead of gradients (activation_lead). nullopt: the run
+// keeps this plan, however often it is asked for.
+std::optional<Plan> AnyRetune(const RunSpec& spec, const Plan& plan);
 // Returns the loss of a step, and the hash of a checkpoint file.
 double LossOf(const EpochKey& key, uint64_t step);
 std::string ShardHash(const EpochKey& key, const ShardName& name);

@@ -64,8 +64,7 @@ TEST(Ladder, EndsWhereCodecsLoseTooMuch) {
   EXPECT_EQ(names(0.01), "fixed:bits=8,tile=64,rounding=nearest");
   EXPECT_EQ(names(0.16), "gauss:bits=4,block=128");
   EXPECT_EQ(names(1), "gauss:bits=2,block=128");
-  EXPECT_EQ(RungsWithin(LadderOfGradients(), 0.16).back().codec,
-            "fixed:bits=4,tile=64,rounding=stochastic");
+  EXPECT_EQ(RungsWithin(LadderOfGradients(), 0.16).back().codec, "dither:bits=3,block=128");
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ TEST(CodecChoice, FastLinksSendAllAndSlowOnesWhatTheRunFileAllows) {
   ASSERT_TRUE(slow.ok()) << slow.status();
   for (const CodecPair& pair : CodecsOfOne(slow->assignment)) {
     EXPECT_EQ(pair.forward, "gauss:bits=4,block=128");
-    EXPECT_EQ(pair.backward, "fixed:bits=4,tile=64,rounding=stochastic");
+    EXPECT_EQ(pair.backward, "dither:bits=3,block=128");
   }
   request.spec.links.error = 0.05;
   for (const CodecPair& pair : CodecsOfOne(MakePlan(request)->assignment)) {
@@ -188,8 +188,7 @@ TEST(CodecChoice, IsKeptByLaterPlans) {
   // With another number of stages they say nothing.
   request.workers.pop_back();
   EXPECT_EQ(CodecsOfOne(MakePlan(request)->assignment),
-            (std::vector<CodecPair>{
-                {"gauss:bits=4,block=128", "fixed:bits=4,tile=64,rounding=stochastic"}}));
+            (std::vector<CodecPair>{{"gauss:bits=4,block=128", "dither:bits=3,block=128"}}));
 }
 
 TEST(CodecChoice, RetuningLeavesIt) {

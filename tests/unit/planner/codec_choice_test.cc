@@ -18,7 +18,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 PlanRequest OpenCodecs(uint32_t workers, double bits_per_second) {
   PlanRequest request = Request(workers);

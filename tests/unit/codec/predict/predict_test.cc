@@ -11,7 +11,6 @@
 namespace longhaul::codec {
 namespace {
 
-using predict::Kind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

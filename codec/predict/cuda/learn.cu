@@ -63,8 +63,8 @@ __device__ bool IsOwnPair(const PredictArgs& args, const PredictRows& rows, uint
   return repeats[0] == 1 && repeats[rows.Tokens()] == 1;
 }
 
-// By one block: of a token that teaches, what its own row learns and, if `pair`, then also the row
-// of its pair. values_dev has x'.
+// Updates the row of a token that teaches and, if `pair`, then the row of its pair. values_dev has
+// x'. All threads of the block call it.
 template <int kWidth>
 __device__ void LearnOwnRows(const PredictArgs& args, const PredictRows& rows, uint32_t token,
                              bool pair) {
@@ -163,7 +163,7 @@ __device__ uint32_t List(bool there, uint32_t number, uint32_t* list, uint32_t* 
 struct LearnMemory {
   uint32_t firsts[kThreads];       // tokens that come first in their rows
   uint32_t list[kThreads];         // tokens of a row
-  const uint16_t* rows[kThreads];  // of a row of pairs: the rows of these tokens
+  const uint16_t* rows[kThreads];  // in a row of pairs: these tokens' own rows
   uint32_t of_warps[kWarps];
 };
 
@@ -280,8 +280,8 @@ __global__ void __launch_bounds__(kThreads) LearnKernel(const __grid_constant__ 
   }
 }
 
-// The mean over all tokens: a block has kWarp channels, one for each lane. A warp has some of the
-// kMeanParts sums of these channels.
+// Updates the mean over all tokens. A block has kWarp channels, one for each lane, and each of its
+// warps computes an equal share of the kMeanParts sums (format.h) of these channels.
 __global__ void __launch_bounds__(kThreads) MeanKernel(const __grid_constant__ PredictArgs args) {
   constexpr uint32_t kOfWarp = predict::kMeanParts / kWarps;
   __shared__ float parts[predict::kMeanParts][kWarp];

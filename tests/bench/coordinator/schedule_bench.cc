@@ -160,7 +160,7 @@ int Main(bool tiny) {
                         absl::Milliseconds(20)};
   const Codecs none{"none", "none", "none"}, bf16{"bf16", "bf16", "bf16"},
       paper{"paper", "tah", "fixed:bits=6"},
-      standard{"default", "tah", "fixed:bits=4,rounding=stochastic"},
+      standard{"tah4", "tah", "fixed:bits=4,rounding=stochastic"},
       three{"3 bits", "tah", "fixed:bits=3,rounding=stochastic"};
   fmt::print(
       "shares of the lower bound in %; lead, depths and the time to find them, ms\n"

@@ -21,13 +21,14 @@ TRAIN = {"microbatches": 16, "microbatch_size": 1}
 CODECS = {
     "none": {"links.forward": "none", "links.backward": "none"},
     "paper": {"links": "paper"},
-    "default": {"links.forward": "tah",
-                "links.backward": "fixed:bits=4,rounding=stochastic"},
+    "tah4": {"links.forward": "tah",
+             "links.backward": "fixed:bits=4,rounding=stochastic"},
 }
 # More of them, for losses.
 CODEC_PAIRS = {
     **CODECS,
-    "gauss": {**CODECS["default"], "links.forward": "gauss"},
+    "default": {"links": "default"},
+    "gauss": {**CODECS["tah4"], "links.forward": "gauss"},
     "gauss-fixed3": {"links.forward": "gauss",
                      "links.backward": "fixed:bits=3,rounding=stochastic"},
     "aqsgd": {"links.forward": "aqsgd:bits=4", "links.backward": "fixed:bits=8"},

@@ -8,7 +8,7 @@ from report import Table
 RUN_FILE = ROOT / "deploy/runs/quickstart.yaml"
 CONTEXT, SAMPLES_A_STEP = 256, 16  # of that file
 TOKENS_A_STEP = CONTEXT * SAMPLES_A_STEP
-PAIRS = {name: CODEC_PAIRS[name] for name in ("none", "default", "gauss", "aqsgd")}
+PAIRS = {name: CODEC_PAIRS[name] for name in ("none", "default", "tah4", "gauss", "aqsgd")}
 
 
 def add_arguments(parser):

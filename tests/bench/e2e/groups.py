@@ -21,7 +21,7 @@ def add_arguments(parser):
                              "Wants layers that a CPU computes sooner than the link carries their tensors")
     parser.add_argument("--ranks", type=int, default=2, help="of each stage (default %(default)s)")
     parser.add_argument("--rate", default="1gbit", help="of every link (default %(default)s)")
-    parser.add_argument("--codecs", choices=CODECS, default="default")
+    parser.add_argument("--codecs", choices=CODECS, default="tah4")
     parser.add_argument("--steps", type=int, default=10, help="that count, of each run (default %(default)s)")
     parser.add_argument("--warm-up", type=int, default=2, help="that do not count (default %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",

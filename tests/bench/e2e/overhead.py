@@ -22,7 +22,7 @@ def add_arguments(parser):
     parser.add_argument("--steps", type=int, default=10,
                         help=f"of each run, of which the last {TRACED} at most count; the first does "
                         "not (default %(default)s)")
-    parser.add_argument("--codecs", nargs="+", choices=CODECS, default=["none", "default"])
+    parser.add_argument("--codecs", nargs="+", choices=CODECS, default=["none", "tah4"])
 
 
 def spans_of(events, stage):

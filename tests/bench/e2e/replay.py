@@ -15,7 +15,7 @@ def add_arguments(parser):
                         help="that count, of each run (default %(default)s)")
     parser.add_argument("--warm-up", type=int, default=1,
                         help="that do not count (default %(default)s)")
-    parser.add_argument("--codecs", nargs="+", choices=CODECS, default=["paper", "default"])
+    parser.add_argument("--codecs", nargs="+", choices=CODECS, default=["paper", "tah4"])
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="also of the run file")
 

@@ -32,7 +32,7 @@ def table_of(arguments):
 def measure(arguments, table):
     with Cluster(arguments.programs, workers=2) as cluster:
         for threads in arguments.threads:
-            for codec in [codec for codec in ("none", "default") for _ in range(arguments.repeats)]:
+            for codec in [codec for codec in ("none", "tah4") for _ in range(arguments.repeats)]:
                 watch = Watch(cluster.pids())
                 done = cluster.train(RUN_FILE, {
                     **CODECS[codec], "pipeline.stages": 2, "pipeline.threads_per_stage": threads,

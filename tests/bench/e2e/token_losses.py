@@ -106,8 +106,8 @@ def read_rows(folders):
 
 
 def settings_of(options):
-    names = ("model", "stages", "layers", "hidden", "heads", "context", "microbatches", "microbatch_size", "steps", "warm_up", "lr",
-             "validate_every", "validate_part")
+    names = ("model", "stages", "layers", "hidden", "heads", "context", "microbatches", "microbatch_size", "steps",
+             "warm_up", "lr", "validate_every", "validate_part")
     about = json.loads((options.text / "text.json").read_text())
     return {**{name: getattr(options, name) for name in names}, "text": about, "dtype":
             "bf16" if options.device.startswith("cuda") else "fp32"}

@@ -80,6 +80,10 @@ def training(folder):
     done = subprocess.run([sys.executable, "-B", PROGRAM, *map(str, train), "--lr", "1"], capture_output=True,
                           text=True, check=False)
     check("other settings are refused", done.returncode == 1 and "other settings" in done.stderr, done.stderr)
+    deep = ("train", "--text", folder / "text", "--out", folder / "deep", *TINY, "--model", "llama", "--layers", "2")
+    call(*deep, "--pairs", "none", "predict4", "--seeds", 1)
+    losses = {row["pair"]: float(row["loss"]) for row in rows_of(folder / "deep")}
+    check("Llama's layers, two a stage", 0 < abs(losses["predict4"] / losses["none"] - 1) < 0.05, losses)
     check("the summary has all", all(f"| {pair} |" in call("summary", folder / "losses") for pair in PAIRS), "")
 
 

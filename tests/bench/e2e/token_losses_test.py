@@ -1,4 +1,4 @@
-"""token_losses.py at a tiny size: its summary, a text, a training that is stopped and goes on.
+"""token_losses.py at a tiny size: its summary, a text, a training that is stopped and goes on; and token_tables.py.
 
 usage: token_losses_test.py
 
@@ -87,6 +87,18 @@ def training(folder):
     check("the summary has all", all(f"| {pair} |" in call("summary", folder / "losses") for pair in PAIRS), "")
 
 
+def tables(folder):
+    rows = folder / "tables.csv"
+    subprocess.run([sys.executable, "-B", PROGRAM.with_name("token_tables.py"), "--text", folder / "text", "--out", rows,
+                    "--steps", "8", "--hidden", "32", "--heads", "2", "--stages", "3", "--context", "16",
+                    "--microbatches", "2", "--boundaries", "0", "1"], check=True)
+    with open(rows, newline="", encoding="utf-8") as file:
+        last = {row["kind"]: float(row["left"]) for row in csv.DictReader(file) if row["step"] == "8"}
+    fp32, bf16 = (last["mean and tokens, rate 0.05" + dtype] for dtype in ("", ", bf16"))
+    check("all tables explain something, and those of bf16 as much", len(last) == 11 and abs(bf16 / fp32 - 1) < 0.01 and
+          all(0 < left < 0.9 for left in last.values()), last)
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -100,6 +112,7 @@ def main():
             print(f"skipped the training: {sys.executable}: {error}")
             return 77
         training(folder)
+        tables(folder)
     return 0
 
 

@@ -17,11 +17,25 @@ std::vector<Rung> Collect(std::vector<Choice> Family::*choices) {
   return all;
 }
 
+// Of two rungs with one error, of which one predicts by tokens, keeps that one if `by_tokens`, else
+// the other.
+std::vector<Rung> WithoutTwins(const std::vector<Rung>& all, bool by_tokens) {
+  std::vector<Rung> kept;
+  for (const Rung& rung : all) {
+    const bool predicts = rung.codec.predicts_by_tokens();
+    const bool has_twin = std::ranges::count(all, rung.error, &Rung::error) > 1;
+    if (predicts ? by_tokens : !(by_tokens && has_twin)) kept.push_back(rung);
+  }
+  return kept;
+}
+
 }  // namespace
 
-std::span<const Rung> LadderOfActivations() {
-  static const auto& ladder = *new std::vector<Rung>(Collect(&Family::for_activations));
-  return ladder;
+std::span<const Rung> LadderOfActivations(bool by_tokens) {
+  static const auto& all = *new std::vector<Rung>(Collect(&Family::for_activations));
+  static const auto& with = *new std::vector<Rung>(WithoutTwins(all, /*by_tokens=*/true));
+  static const auto& without = *new std::vector<Rung>(WithoutTwins(all, /*by_tokens=*/false));
+  return by_tokens ? with : without;
 }
 
 std::span<const Rung> LadderOfGradients() {

@@ -158,7 +158,7 @@ train() {
 say "4/5 training with codec none: steps 1 to $last_step on links of $rate for its speed, the rest with the links' rate lifted for its loss"
 train none --set links.forward=none --set links.backward=none
 "$longhaul" cluster link all --name "$cluster" --rate "$rate"
-say "5/5 training with the default codecs on links of $rate"
+say "5/5 training with the codecs that the plan chooses for links of $rate"
 train default
 
 # "12 s", or that it was skipped.

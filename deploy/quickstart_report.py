@@ -133,7 +133,7 @@ def table(arguments):
     reached = min(int(seconds / none.step_seconds), last)
     speed_up = none.step_seconds / default.step_seconds
     entropy = unigram_entropy(arguments.texts)
-    rows = [("", "none", "default codecs"),
+    rows = [("", "none", "chosen codecs"),
             ("tokens/s", f"{tokens / none.step_seconds:.0f}",
              f"{tokens / default.step_seconds:.0f}"),
             ("step time", f"{none.step_seconds:.2f} s", f"{default.step_seconds:.2f} s")]
@@ -159,7 +159,7 @@ def table(arguments):
   "After {seconds:.0f} s": none would have done {reached} steps by then, at its step time above.
 """)
     failed = []
-    for label, run in (("none", none), ("the default codecs", default)):
+    for label, run in (("none", none), ("the chosen codecs", default)):
         step, loss = run.last_validation(last)
         if step is None or not loss < entropy:
             failed.append(f"the validation loss with {label} did not get below {entropy:.3f}")

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "planner/links.h"
 #include "planner/pipeline_cost.h"
+#include "run/boundary/open_codecs.h"
 #include "run/plan/chain.h"
 #include "run/schedule/simulator.h"
 #include "run/schedule/tune.h"
@@ -242,10 +243,11 @@ std::string Chooser::Text() const {
     return text;
   };
   const std::string down = counted(Direction::kForward), up = counted(Direction::kBackward);
+  const std::optional<double> error = request_.spec.links.error;
   std::string text = fmt::format(
-      " Codecs are auto (links.error {}): each link has the finest with which the step stays "
-      "within {:.0f}% of the fastest",
-      request_.spec.links.error, 100 * kCodecTolerance);
+      " Codecs are auto{}: each link has the finest with which the step stays within {:.0f}% of "
+      "the fastest",
+      error ? fmt::format(" (links.error {})", *error) : "", 100 * kCodecTolerance);
   if (!down.empty()) text += "; down " + down;
   if (!up.empty()) text += "; up " + up;
   if (!open_.empty()) {
@@ -261,19 +263,15 @@ std::string Chooser::Text() const {
 }  // namespace
 
 StatusOr<std::vector<codec::Rung>> CodecsToChooseFrom(const RunSpec& spec, Direction direction) {
-  const bool down = direction == Direction::kForward;
-  std::vector<codec::Rung> rungs;
-  for (const codec::Rung& rung : codec::RungsWithin(
-           down ? codec::LadderOfActivations() : codec::LadderOfGradients(), spec.links.error)) {
-    const bool is_known =
-        !spec.replay || spec.replay->real_codecs || spec.replay->TimesOf(rung.codec) != nullptr;
-    if (is_known) rungs.push_back(rung);
-  }
+  std::vector<codec::Rung> rungs = OpenCodecs(spec, direction);
   if (!rungs.empty()) return rungs;
+  const bool down = direction == Direction::kForward;
   return FailedPrecondition(
-      "{} is auto, and replay.codec_times has the times of no codec that loses at most links.error "
-      "{}; add those of {}, or set replay.codecs to real",
-      down ? "links.forward" : "links.backward", spec.links.error, down ? "gauss" : "fixed");
+      "{} is auto, and replay.codec_times has the times of no codec that loses at most {}; add "
+      "those of {}, or set replay.codecs to real",
+      down ? "links.forward" : "links.backward",
+      spec.links.error ? fmt::format("links.error {}", *spec.links.error) : "the pair default",
+      down ? "gauss" : "dither");
 }
 
 std::vector<std::vector<CodecPair>> CodecsOf(const Assignment& assignment) {

@@ -17,9 +17,8 @@ namespace longhaul::coordinator {
 // A step with finer codecs may be longer than a step with the fastest codecs by this share.
 inline constexpr double kCodecTolerance = 0.02;
 
-// Returns the codecs among which a plan chooses, the finest first: the ladder's codecs with an
-// error of at most links.error. A replay with `codecs: measured` uses only codecs that
-// replay.codec_times names. kFailedPrecondition: no codec is left. An OK result is never empty.
+// Returns the codecs among which a plan chooses, the finest first (run/boundary/open_codecs.h). An
+// OK result is never empty. kFailedPrecondition: a replay with `codecs: measured` names none.
 StatusOr<std::vector<codec::Rung>> CodecsToChooseFrom(const RunSpec& spec, Direction direction);
 
 // Returns the codecs of the assignment's boundaries, by replica and boundary, as in

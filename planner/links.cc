@@ -17,6 +17,7 @@
 #include "codec/predict/format.h"
 #include "planner/codec_choice.h"
 #include "run/boundary/boundary_shape.h"
+#include "run/boundary/carried_tokens.h"
 #include "run/boundary/message_footprint.h"
 #include "run/plan/chain.h"
 #include "run/tokens/token_file.h"
@@ -356,35 +357,31 @@ Status AddEdges(const PlanRequest& request, Plan* plan) {
 }
 
 Status CheckPredictions(const PlanRequest& request, const Assignment& assignment) {
-  const Edge* without = nullptr;  // the first boundary that carries no tokens
   for (const Edge& edge : assignment.edges) {
     if (edge.kind != EdgeKind::kActivations) continue;
-    LH_ASSIGN_OR_RETURN(const auto backward, edge.backward.codec.Get());
-    LH_ASSIGN_OR_RETURN(const auto forward, edge.forward.codec.Get());
-    if (backward->TableRows(1) > 0) {
+    if (edge.backward.codec.predicts_by_tokens()) {
       return FailedPrecondition(
           "{} knows activations by their tokens, and cannot send gradients; choose another codec "
           "as links.backward",
-          backward->name());
+          ToString(edge.backward.codec));
     }
-    if (forward->TableRows(1) == 0) {
-      without = without == nullptr ? &edge : without;
-      continue;
-    }
-    if (request.spec.replay && !request.spec.replay->real_codecs) {
+    const bool measured = request.spec.replay && !request.spec.replay->real_codecs;
+    if (edge.forward.codec.predicts_by_tokens() && measured) {
       return FailedPrecondition(
           "{} cannot be replayed as measured, because its blobs depend on what was sent before; "
           "set replay.codecs to real, or choose another codec",
-          forward->name());
+          ToString(edge.forward.codec));
     }
-    if (without == nullptr) continue;
-    return FailedPrecondition(
-        "{} predicts what {} sends by its tokens, which {} does not learn, because {} sends by {}; "
-        "let all stages above send by predict, too",
-        forward->name(), ToString(edge.from), ToString(edge.from), ToString(without->from),
-        ToString(without->forward.codec));
   }
   return absl::OkStatus();
+}
+
+void AddCarriedTokens(const PlanRequest& request, Assignment* assignment) {
+  const uint64_t bytes = CarriedBytes(SliceShape(request.spec), request.data.vocabulary) *
+                         request.spec.pipeline.SlicesNow();
+  for (Edge& edge : assignment->edges) {
+    if (CarriesTokens(*assignment, edge)) edge.forward.bytes += bytes;
+  }
 }
 
 Status AddMessages(const PlanRequest& request, Assignment* assignment) {

@@ -54,8 +54,11 @@ Flow TiedFlow(const PlanRequest& request, Direction direction);
 bool MayBeJoined(const RunSpec& spec, const CandidateWorker& upper, const CandidateWorker& lower,
                  EdgeKind kind);
 // Checks the use of codecs that predict activations by their tokens. kFailedPrecondition: such a
-// codec sends gradients, or its stage does not get the tokens, or a replay has measured codecs.
+// codec sends gradients, or a replay has measured codecs.
 Status CheckPredictions(const PlanRequest& request, const Assignment& assignment);
+// Adds the bytes of the token ids that follow blobs (run/boundary/carried_tokens.h). Call it once,
+// with the codecs that the plan keeps.
+void AddCarriedTokens(const PlanRequest& request, Assignment* assignment);
 // Sets for each cell the bytes of disk that the codecs of its edges need for records of samples
 // (run/boundary/message_footprint.h). kFailedPrecondition: a cell needs more than
 // links.cache_limit, or a replay has measured codecs.

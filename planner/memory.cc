@@ -6,6 +6,7 @@
 #include "codec/predict/tables.h"
 #include "planner/planner.h"
 #include "run/boundary/boundary_shape.h"
+#include "run/boundary/open_codecs.h"
 #include "run/model/family.h"
 #include "run/model/loss_chunks.h"
 #include "run/model/share.h"
@@ -240,8 +241,16 @@ codec::predict::TablesShape LargestTables(const RunSpec& spec, uint32_t vocabula
         codec::predict::TablesShapeFor(**codec.Get(), vocabulary, BoundaryShape(spec).channels);
     if (shape.rows() > most.rows()) most = shape;
   };
-  add(spec.links.codecs.forward);
-  for (const auto& [worker, exception] : spec.links.by_worker) add(exception.codecs.forward);
+  const auto add_said = [&](const CodecSpec& said) {
+    if (!IsAuto(said)) return add(said);
+    for (const std::vector<CodecPair>& of_replica : spec.links.chosen) {
+      for (const CodecPair& pair : of_replica) add(pair.forward);
+    }
+    if (!spec.links.chosen.empty()) return;
+    for (const codec::Rung& rung : OpenCodecs(spec, Direction::kForward)) add(rung.codec);
+  };
+  add_said(spec.links.codecs.forward);
+  for (const auto& [worker, exception] : spec.links.by_worker) add_said(exception.codecs.forward);
   return most;
 }
 

@@ -94,8 +94,9 @@ class Planner {
   std::optional<std::vector<uint32_t>> SplitOfCheckpoint() const;
   Status DoesNotFit(const std::vector<uint32_t>& layers) const;
   void AddCells(const std::vector<uint32_t>& layers, Plan* plan) const;
-  // What a plan needs once the depths are chosen, of which each cell could hold `most`.
-  void AddMemory(const std::vector<uint32_t>& most, Plan* plan) const;
+  // What a plan needs once codecs (those of `settled`) and depths are chosen. Each cell could hold
+  // `most` microbatches.
+  void AddMemory(const RunSpec& settled, const std::vector<uint32_t>& most, Plan* plan) const;
 
   const PlanRequest& request_;
   const RunSpec& spec_;
@@ -227,11 +228,13 @@ void Planner::AddCells(const std::vector<uint32_t>& layers, Plan* plan) const {
   }
 }
 
-void Planner::AddMemory(const std::vector<uint32_t>& most, Plan* plan) const {
+void Planner::AddMemory(const RunSpec& settled, const std::vector<uint32_t>& most,
+                        Plan* plan) const {
+  const StageCosts costs(settled, request_.data.vocabulary);
   for (uint32_t stage = 0; stage < stages_; ++stage) {
     Cell& cell = plan->assignment.cells[stage];
     CellEstimate& estimate = plan->cells[stage];
-    const StageMemory& memory = costs_.Memory(As(stage, cell.layers.count));
+    const StageMemory& memory = costs.Memory(As(stage, cell.layers.count));
     cell.memory_bytes = memory.At(cell.setting.depth);
     estimate.memory_per_flight_bytes = memory.per_flight;
     if (request_.workers[stage].memory_bytes > 0) estimate.depth_by_memory = most[stage];
@@ -265,17 +268,20 @@ StatusOr<Plan> Planner::Finish(BegunPlan begun, const Plan* slower,
   Plan& plan = begun.plan;
   const std::vector<uint32_t>& most = begun.most_depths;
   LH_ASSIGN_OR_RETURN(const std::string codecs, ChooseCodecs(request_, stop, &plan));
+  AddCarriedTokens(request_, &plan.assignment);
+  RunSpec settled = spec_;
+  if (spec_.links.HasAutoCodecs()) settled.links.chosen = CodecsOf(plan.assignment);
   const bool is_alone = slower == nullptr || request_.effort == Effort::kTrial;
   LH_RETURN_IF_ERROR(is_alone ? ChooseOrder(spec_, &plan, stop, request_.effort)
                               : ChooseOrderLike(spec_, *slower, &plan, stop));
-  AddMemory(most, &plan);
+  AddMemory(settled, most, &plan);
   LH_RETURN_IF_ERROR(AddPrediction(spec_, &plan, stop));
   plan.prediction.assumed_line_bits_per_second = request_.assumed_line_bits_per_second;
   if (request_.assumed_delay) {
     plan.prediction.assumed_delay_seconds = absl::ToDoubleSeconds(*request_.assumed_delay);
   }
   if (request_.with_codec_table) LH_RETURN_IF_ERROR(AddCodecTable(request_, most, stop, &plan));
-  const CopyInterval copies = CopyIntervalOf(spec_, plan);
+  const CopyInterval copies = CopyIntervalOf(settled, plan);
   plan.assignment.copy_every = copies.steps;
   plan.explanation = Explain(request_, plan) + codecs;
   if (copies.steps > 0) {
@@ -311,6 +317,9 @@ uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
 
 namespace {
 
+// As MakePlan, with links.predicts as it is.
+StatusOr<Plan> MakePlanWith(const PlanRequest& request, const std::stop_token& stop);
+
 // The plan of placed candidates. Where some chosen workers share a GPU, the plan of candidates that
 // need not is made, too, and the faster one is taken.
 StatusOr<Plan> MakePlanOfPlaced(const PlanRequest& request, const std::stop_token& stop) {
@@ -336,6 +345,25 @@ StatusOr<Plan> MakePlanOfPlaced(const PlanRequest& request, const std::stop_toke
 }  // namespace
 
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
+  StatusOr<Plan> plan = MakePlanWith(request, stop);
+  const bool may_do_without = absl::IsFailedPrecondition(plan.status()) &&
+                              request.spec.links.HasAutoCodecs() && request.spec.links.predicts &&
+                              TableBytes(request.spec, request.data.vocabulary) > 0;
+  if (!may_do_without) return plan;
+  PlanRequest without = request;
+  without.spec.links.predicts = false;
+  StatusOr<Plan> other = MakePlanWith(without, stop);
+  if (!other.ok()) return absl::IsCancelled(other.status()) ? std::move(other) : std::move(plan);
+  other->explanation += fmt::format(
+      " No codec predicts activations by their tokens, because memory has no room for its tables, "
+      "{} at each end of a link.",
+      FormatBytes(TableBytes(request.spec, request.data.vocabulary)));
+  return other;
+}
+
+namespace {
+
+StatusOr<Plan> MakePlanWith(const PlanRequest& request, const std::stop_token& stop) {
   LH_ASSIGN_OR_RETURN(const std::optional<AutoSearch> open, SearchForOpenKey(request));
   if (open) return PlanBestValue(*open, stop);
   if (request.candidates_for) return MakePlanOfPlaced(request, stop);
@@ -347,6 +375,8 @@ StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop)
   plan.assignment.run_yaml = RunYamlOf(request.spec, plan.assignment);
   return plan;
 }
+
+}  // namespace
 
 StatusOr<BegunPlan> BeginPlan(const PlanRequest& request) {
   return Planner(request).Begin();

@@ -63,13 +63,22 @@ std::vector<NamedCodecs> CommonCodecs() {
   return all;
 }
 
-// Times of `codec` in one direction: measured ones for the run's own codec, else those of a
-// replay's run file. nullopt: nothing is known.
-std::optional<FlowEstimate> TimesOf(const RunSpec& spec, const CodecSpec& codec, const Flow& own,
-                                    const FlowEstimate& measured) {
+// Times of `codec` in one direction: measured ones for the run's own codec and for others that the
+// workers have timed, else those of a replay's run file. nullopt: nothing is known.
+std::optional<FlowEstimate> TimesOf(const PlanRequest& request, const CodecSpec& codec,
+                                    const Flow& own, const FlowEstimate& measured,
+                                    const CellId& sender, const CellId& receiver) {
   if (codec == own.codec) return measured;
+  const CandidateWorker &from = request.workers[sender.stage], &to = request.workers[receiver.stage];
+  const auto has_timed = [&codec](const CandidateWorker& worker) {
+    return std::ranges::find(worker.times.codecs(), ToString(codec), &v1::CodecTimes::codec) !=
+           worker.times.codecs().end();
+  };
+  if (has_timed(from) && has_timed(to)) {
+    return CodecTimesOf(from, to, codec, Direction::kForward);  // no matter which
+  }
   const ReplaySpec::CodecTimes* const replayed =
-      spec.replay ? spec.replay->TimesOf(codec) : nullptr;
+      request.spec.replay ? request.spec.replay->TimesOf(codec) : nullptr;
   if (replayed == nullptr) return std::nullopt;
   return FlowEstimate{.encode_seconds = Seconds(replayed->encode),
                       .decode_seconds = Seconds(replayed->decode)};
@@ -86,15 +95,14 @@ StatusOr<Plan> WithCodecs(const PlanRequest& request, const CodecPair& codecs, c
   LH_RETURN_IF_ERROR(AddEdges(other, &changed));
   SetNetwork(NetworkOf(plan), &changed);
   *known = true;
-  const auto times = [&](const Flow& flow, const Flow& own, const FlowEstimate& measured) {
-    const std::optional<FlowEstimate> found = TimesOf(request.spec, flow.codec, own, measured);
-    *known &= found.has_value();
-    return found.value_or(FlowEstimate{});
-  };
   for (size_t e = 0; e < changed.edges.size(); ++e) {
     const Edge &edge = changed.assignment.edges[e], &own = plan.assignment.edges[e];
-    changed.edges[e] = {times(edge.forward, own.forward, plan.edges[e].forward),
-                        times(edge.backward, own.backward, plan.edges[e].backward)};
+    const auto down = TimesOf(request, edge.forward.codec, own.forward, plan.edges[e].forward,
+                              edge.from, edge.to);
+    const auto up = TimesOf(request, edge.backward.codec, own.backward, plan.edges[e].backward,
+                            edge.to, edge.from);
+    *known &= down && up;
+    changed.edges[e] = {down.value_or(FlowEstimate{}), up.value_or(FlowEstimate{})};
   }
   return changed;
 }

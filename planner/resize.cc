@@ -52,6 +52,8 @@ class Resizer {
     plan.edges.assign(assignment.edges.size(), {});
     plan.prediction.edges.assign(assignment.edges.size(), {});
     for (size_t e = 0; e < assignment.edges.size(); ++e) LH_RETURN_IF_ERROR(FillEdge(e, &plan));
+    // Flows of chosen codecs are copied with their tokens.
+    if (!spec_.links.HasAutoCodecs()) AddCarriedTokens(request_, &assignment);
     SealIfRelayed(&assignment);
     assignment.run_yaml = RunYamlOf(spec_, assignment);
     LH_ASSIGN_OR_RETURN(const ReplicasStep step, PredictReplicas(plan, spec_));

@@ -286,6 +286,12 @@ Family Row() {
       .parse = Parse,
       .sections = Sections,
       .device = MakeDevice,
+      // The errors of gauss itself: values without tokens teach nothing.
+      .for_activations = {{"predict:pairs=0,rate=0.05,prior=4/gauss:bits=6,block=128", 0.0253},
+                          {"predict:pairs=0,rate=0.05,prior=4/gauss:bits=5,block=128", 0.0498},
+                          {"predict:pairs=0,rate=0.05,prior=4/gauss:bits=4,block=128", 0.098},
+                          {"predict:pairs=0,rate=0.05,prior=4/gauss:bits=3,block=128", 0.187},
+                          {"predict:pairs=0,rate=0.05,prior=4/gauss:bits=2,block=128", 0.344}},
       .other = "gauss",
       .from_payload = FromPayload};
 }

@@ -133,7 +133,8 @@ Field Named(std::string key, std::string expected,
 
 Field Links(SweepSpec* spec) {
   return Named("links",
-               "names of codec pairs, such as paper: { forward: tah, backward: fixed:bits=6 }",
+               "names of codec pairs, such as paper: { forward: tah, backward: fixed:bits=6 }, or "
+               "default: default",
                [spec](Reader& reader, const std::string& name, const YAML::Node& value,
                       const std::string& path) {
                  SweepCodecs pair;
@@ -142,12 +143,22 @@ Field Links(SweepSpec* spec) {
                  const Table table = {
                      Required(config::CodecField("forward", &pair.codecs.forward, expected)),
                      Required(config::CodecField("backward", &pair.codecs.backward, expected))};
-                 if (value.IsNull()) {
-                   reader.FailExpected(value, path, "{ forward: CODEC, backward: CODEC }");
+                 const bool is_word = value.IsScalar();
+                 const auto named = is_word
+                                        ? std::ranges::find(kLinkPairs, value.Scalar(),
+                                                            &LinkPair::name)
+                                        : kLinkPairs.end();
+                 if (named != kLinkPairs.end()) {
+                   pair.codecs = {CodecSpec(named->forward), CodecSpec(named->backward)};
+                 } else if (value.IsNull() || is_word) {
+                   reader.FailExpected(value, path,
+                                       "{ forward: CODEC, backward: CODEC }, or default, fast, "
+                                       "paper, exact or auto");
                    return;
+                 } else {
+                   reader.ReadMap(value, path, table);
+                   reader.RequireAll(table, path);
                  }
-                 reader.ReadMap(value, path, table);
-                 reader.RequireAll(table, path);
                  spec->links.push_back(std::move(pair));
                });
 }

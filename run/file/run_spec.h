@@ -299,10 +299,6 @@ struct CodecPair {
   friend bool operator==(const CodecPair&, const CodecPair&) = default;
 };
 
-// Activations in four bits a value and gradients in three have at most this error; codecs with
-// fewer bits have a larger one.
-inline constexpr double kDefaultCodecError = 0.16;
-
 // Settings of one worker that differ from the run's.
 struct LinkException {
   CodecPair codecs;                        // of what the worker sends
@@ -311,7 +307,7 @@ struct LinkException {
 };
 
 struct LinksSpec {
-  CodecPair codecs;
+  CodecPair codecs = {.forward = CodecSpec(kAutoCodec), .backward = CodecSpec(kAutoCodec)};
   std::vector<std::pair<std::string, LinkException>> by_worker;  // by worker name
   // Disk that codecs with message buffers (aqsgd) may take on one worker.
   uint64_t cache_limit_bytes = uint64_t{8} << 30;  // "cache_limit: 8GiB"
@@ -320,8 +316,11 @@ struct LinksSpec {
   bool measure = true;
   EncryptKind encrypt = EncryptKind::kAuto;  // of all links between the run's workers
   // If a codec is auto: the largest error that a codec may have for a plan to choose it
-  // (codec/ladder.h).
-  double error = kDefaultCodecError;
+  // (codec/ladder.h). nullopt: that of the pair `default`, for each direction.
+  std::optional<double> error;
+  // If a codec is auto: false keeps a plan from codecs that predict activations by their tokens.
+  // Not a key of run files: a plan sets it where the tables of tokens do not fit in memory.
+  bool predicts = true;
   // If a codec is auto: the codecs that the first plan chose, by replica and boundary. Empty: not
   // chosen yet. Later plans keep them while the number of stages stays the same.
   std::vector<std::vector<CodecPair>> chosen;

@@ -92,6 +92,16 @@ std::vector<Key> PipelineRows() {
   };
 }
 
+Value MostError() {
+  Value value = Real([](auto& spec) -> auto& { return Begun(spec.links.error); },
+                     {.least = 0, .most = 1});
+  value.text = [](const RunSpec& spec) {
+    return spec.links.error ? fmt::format("{}", *spec.links.error) : "";
+  };
+  value.copy = [](const RunSpec& from, RunSpec* to) { to->links.error = from.links.error; };
+  return value;
+}
+
 std::vector<Key> LinkRows() {
   return {
       {"links", LinksSection(), kNothing, "A word names a pair of codecs, as codecs.md lists them"},
@@ -113,10 +123,11 @@ std::vector<Key> LinkRows() {
        "Encryption of links; auto: where a worker of the run listens on an address that is not "
        "private"},
       {"links.error",
-       Real(LH_AT(links.error), {.least = 0, .most = 1}),
+       MostError(),
        kTiming,
        "Largest error of codecs that the plan may choose where one is auto",
-       {.applies = [](const RunSpec& spec) { return spec.links.HasAutoCodecs(); }}},
+       {.otherwise = "those of the pair default",
+        .applies = [](const RunSpec& spec) { return spec.links.error.has_value(); }}},
       {"links.chosen",
        ChosenCodecs(),
        kNothing,

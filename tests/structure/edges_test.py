@@ -38,7 +38,7 @@ ALLOWED = {
     "run/file": BASE + ["codec/spec.h", "run/kinds", "run/model", "run/tokens", "run/replicas"],
     "run/tokens": BASE,
     "run/data": BASE + ["run/tokens"],
-    "run/boundary": BASE + ["run/model", "run/file", "codec"],
+    "run/boundary": BASE + ["run/model", "run/file", "run/kinds", "run/plan", "codec"],
     "run/plan": BASE + ["codec/spec.h"],
     "run/published": BASE + ["run/model", "codec/convert.h"],
     "run/plan/proto": BASE + ["run/plan", "messages"],

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "run/boundary/boundary_shape.h"
+#include "run/boundary/carried_tokens.h"
 #include "run/tokens/token_file.h"
 #include "worker/pipeline/boundary_messages.h"
 #include "worker/pipeline/cuda_boundary_codec.h"
@@ -207,11 +208,16 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
   const Flow &sent = edge.SentBy(cell_), &received = edge.SentTo(cell_);
   LH_ASSIGN_OR_RETURN(const SharedCodec send_codec, PortCodec(spec, sent.codec));
   LH_ASSIGN_OR_RETURN(const SharedCodec receive_codec, PortCodec(spec, received.codec));
-  LH_ASSIGN_OR_RETURN(auto codec,
-                      CreateBoundaryCodec(gpu, {.shape = SliceShape(spec),
-                                                .send = send_codec,
-                                                .receive = receive_codec,
-                                                .vocabulary = assignment_.data.vocabulary}));
+  const uint32_t vocabulary = assignment_.data.vocabulary;
+  const bool carries = CarriesTokens(assignment_, edge);
+  LH_ASSIGN_OR_RETURN(
+      auto codec,
+      CreateBoundaryCodec(gpu, {.shape = SliceShape(spec),
+                                .send = send_codec,
+                                .receive = receive_codec,
+                                .vocabulary = vocabulary,
+                                .room_bytes = carries ? CarriedBytes(SliceShape(spec), vocabulary)
+                                                      : 0}));
   SharedCodec clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
   if (Compresses(edge) && !spec.replay) {
@@ -234,6 +240,7 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
     options.dump = std::make_shared<const BoundaryDump>(*resources_.dump, assignment_.run);
   }
   options.messages = std::move(messages);
+  options.carried_vocabulary = carries ? vocabulary : 0;
   options.layers_before = assignment_.Find(edge.to)->layers.first;
   options.start_step = assignment_.start_step;
   options.trace = trace_;

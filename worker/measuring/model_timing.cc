@@ -13,6 +13,7 @@
 #include "codec/ladder.h"
 #include "codec/messages/memory_store.h"
 #include "run/boundary/boundary_shape.h"
+#include "run/boundary/open_codecs.h"
 #include "run/plan/plan.h"
 #include "run/plan/proto/plan_proto.h"
 #include "worker/measuring/device_turn.h"
@@ -99,11 +100,6 @@ StatusOr<CodecTimes> MeasureCodec(const CodecSpec& spec, const codec::Shape& sha
 
 // For others that share the GPU, a few seconds each.
 constexpr absl::Duration kMeasuringPatience = absl::Seconds(60);
-
-// A replay with `codecs: measured` knows the times of some codecs from its run file.
-bool MayTime(const RunSpec& spec, const CodecSpec& codec) {
-  return !spec.replay || spec.replay->real_codecs || spec.replay->TimesOf(codec) != nullptr;
-}
 
 // Measured now, or elsewhere and in the run file.
 StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const CodecSpec& codec, uint32_t vocabulary,
@@ -262,12 +258,12 @@ Status AddCodecs(const RunSpec& spec, uint32_t vocabulary, const std::optional<c
   const auto time = [&](const CodecSpec& codec) {
     return TimesOfCodec(spec, codec, vocabulary, gpu);
   };
-  const auto add_all = [&](std::span<const codec::Rung> ladder) -> Status {
-    for (const codec::Rung& rung : codec::RungsWithin(ladder, spec.links.error)) {
+  const auto add_all = [&](const RunSpec& of, Direction direction) -> Status {
+    for (const codec::Rung& rung : OpenCodecs(of, direction)) {
       const std::string& name = ToString(rung.codec);
       const bool is_known =
           std::ranges::find(times->codecs(), name, &v1::CodecTimes::codec) != times->codecs().end();
-      if (is_known || !MayTime(spec, rung.codec)) continue;
+      if (is_known) continue;
       LH_ASSIGN_OR_RETURN(const CodecTimes one, time(rung.codec));
       v1::CodecTimes& added = *times->add_codecs();
       added.set_codec(name);
@@ -288,9 +284,12 @@ Status AddCodecs(const RunSpec& spec, uint32_t vocabulary, const std::optional<c
     times->set_backward_decode(backward.decode);
   }
   if (IsLeftOpen(spec.links, &CodecPair::forward)) {
-    LH_RETURN_IF_ERROR(add_all(codec::LadderOfActivations()));
+    LH_RETURN_IF_ERROR(add_all(spec, Direction::kForward));
+    RunSpec without = spec;  // for plans whose memory has no room for tables of tokens
+    without.links.predicts = false;
+    LH_RETURN_IF_ERROR(add_all(without, Direction::kForward));
   }
-  if (IsLeftOpen(spec.links, &CodecPair::backward)) return add_all(codec::LadderOfGradients());
+  if (IsLeftOpen(spec.links, &CodecPair::backward)) return add_all(spec, Direction::kBackward);
   return absl::OkStatus();
 }
 

@@ -49,10 +49,11 @@ class HostBoundaryCodec final : public BoundaryCodec {
                                const codec::Context& given) override {
     LH_ASSIGN_OR_RETURN(const codec::Context context,
                         WithTables(*options_.send, &send_tables_, given));
-    LH_ASSIGN_OR_RETURN(BlobBuffer buffer, NewBlob(options_.send->MaxEncodedBytes(options_.shape)));
+    const size_t most = options_.send->MaxEncodedBytes(options_.shape);
+    LH_ASSIGN_OR_RETURN(BlobBuffer buffer, NewBlob(most + options_.room_bytes));
     codec::EncodeResult result;
-    LH_RETURN_IF_ERROR(
-        options_.send->Encode(tensor, context, workspace_->span(), buffer.bytes, &result));
+    LH_RETURN_IF_ERROR(options_.send->Encode(tensor, context, workspace_->span(),
+                                             buffer.bytes.first(most), &result));
     return EncodedBlob{std::move(buffer), result.bytes, result.nonfinite_tiles};
   }
 
@@ -79,7 +80,11 @@ class HostBoundaryCodec final : public BoundaryCodec {
           workspace_->size(), codec->name(), needed);
     }
     return std::make_unique<HostBoundaryCodec>(
-        BoundaryCodecOptions{options_.shape, codec, std::move(codec)}, workspace_);
+        BoundaryCodecOptions{.shape = options_.shape,
+                             .send = codec,
+                             .receive = std::move(codec),
+                             .room_bytes = options_.room_bytes},
+        workspace_);
   }
 
  private:

@@ -38,6 +38,7 @@ struct BoundaryCodecOptions {
   // Encodes with `send`, decodes with `receive`. Not null; may be the same codec.
   std::shared_ptr<const codec::Codec> send, receive;
   uint32_t vocabulary = 0;  // number of token ids; read only if a codec predicts by token
+  size_t room_bytes = 0;    // bytes that a buffer has for the caller behind the largest blob
 };
 
 // Returns the shape of the token tables (codec/predict/tables.h) that the codecs of `options` need.
@@ -53,7 +54,7 @@ class BoundaryCodec {
 
   // Makes a buffer for a blob that will arrive. A buffer in host memory has no errors. On a GPU,
   // kResourceExhausted: there is no pinned memory; kInvalidArgument: `bytes` is larger than any
-  // blob of these codecs.
+  // blob of these codecs with the room behind it.
   virtual StatusOr<BlobBuffer> NewBlob(size_t bytes) = 0;
 
   // Shape of the token tables; 0 rows: no codec predicts by token. This object holds the tables.
@@ -71,6 +72,7 @@ class BoundaryCodec {
   virtual Status RestoreTables(const codec::predict::Tables& tables) = 0;
 
   // Encodes `tensor`. No kernel may still write `tensor`. Neither argument is used after the call.
+  // The buffer has room_bytes more than the largest blob.
   virtual StatusOr<EncodedBlob> Encode(const codec::TensorView& tensor,
                                        const codec::Context& context) = 0;
   // Decodes `blob`, which must be at the start of a buffer from NewBlob, into a complete fp32

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/notification.h"
 #include "proto/wire/matrix_digest.h"
+#include "run/boundary/carried_tokens.h"
 
 namespace longhaul::worker {
 namespace {
@@ -18,10 +19,15 @@ using SharedCodec = std::shared_ptr<const codec::Codec>;
 
 // `given`, or one in the host's memory; null: without codecs.
 std::shared_ptr<BoundaryCodec> RunnerFor(const std::shared_ptr<BoundaryCodec>& given,
-                                         const codec::Shape& shape, const SharedCodec& send,
-                                         const SharedCodec& receive) {
+                                         const BoundaryPortOptions& options,
+                                         const SharedCodec& send, const SharedCodec& receive) {
   if (given || !send) return given;
-  return BoundaryCodec::Create({.shape = shape, .send = send, .receive = receive});
+  const uint32_t vocabulary = options.carried_vocabulary;
+  return BoundaryCodec::Create(
+      {.shape = options.shape,
+       .send = send,
+       .receive = receive,
+       .room_bytes = vocabulary > 0 ? CarriedBytes(options.shape, vocabulary) : 0});
 }
 
 }  // namespace
@@ -68,10 +74,11 @@ BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_threa
                   .codec = [this](const Pass& pass) -> const codec::Codec& {
                     return ReceiveCodecOf(pass);
                   },
-                  .runner = [this](const Pass& pass) -> BoundaryCodec& { return RunnerOf(pass); }}),
-      codec_(
-          RunnerFor(options_.codec, options_.shape, options_.send_codec, options_.receive_codec)),
-      clean_(RunnerFor(options_.clean, options_.shape, options_.clean_codec, options_.clean_codec)),
+                  .runner = [this](const Pass& pass) -> BoundaryCodec& { return RunnerOf(pass); },
+                  .carried =
+                      [this](const Pass& pass) { return CarriedWith(pass, receive_direction()); }}),
+      codec_(RunnerFor(options_.codec, options_, options_.send_codec, options_.receive_codec)),
+      clean_(RunnerFor(options_.clean, options_, options_.clean_codec, options_.clean_codec)),
       messages_(options_.messages) {}
 
 void BoundaryPort::Close(Deadline deadline) {
@@ -119,6 +126,27 @@ codec::Context BoundaryPort::ContextFor(const Pass& pass, Slice slice, Direction
   return context;
 }
 
+size_t BoundaryPort::CarriedWith(const Pass& pass, Direction direction) const {
+  const bool carries = options_.carried_vocabulary > 0 && direction == Direction::kForward &&
+                       pass.kind != PassKind::kCleanValidation;
+  return carries ? CarriedBytes(options_.shape, options_.carried_vocabulary) : 0;
+}
+
+Status BoundaryPort::Carry(const Pass& pass, const BoundaryTensor& tensor,
+                           EncodedBlob* blob) const {
+  const size_t bytes = CarriedWith(pass, send_direction());
+  if (bytes == 0) return absl::OkStatus();
+  const size_t tokens = size_t{options_.shape.samples} * options_.shape.tokens;
+  if (!tensor.token_ids || tensor.token_ids->size() != tokens) {
+    return Internal("expected the ids of {} tokens with an activation, got {}", tokens,
+                    tensor.token_ids ? tensor.token_ids->size() : 0);
+  }
+  WriteCarried(*tensor.token_ids, options_.carried_vocabulary,
+               blob->buffer.bytes.subspan(blob->bytes, bytes));
+  blob->bytes += bytes;
+  return absl::OkStatus();
+}
+
 void BoundaryPort::SendTensor(const Pass& pass, Slice slice, BoundaryTensor tensor) {
   auto outgoing = std::make_shared<Outgoing>();
   outgoing->pass = pass;
@@ -151,6 +179,10 @@ void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
           .Encode(outgoing->tensor.view,
                   ContextFor(outgoing->pass, outgoing->slice, send_direction(),
                              outgoing->tensor.token_ids.get()));
+  if (encoded.ok()) {
+    const Status carried = Carry(outgoing->pass, outgoing->tensor, &*encoded);
+    if (!carried.ok()) encoded = carried;
+  }
   // Frees the stage's memory before the blob sets out.
   outgoing->tensor = {};
   if (!encoded.ok()) {
@@ -342,10 +374,20 @@ Status BoundaryPort::HandleChunk(const wire::TensorHeader& header,
 void BoundaryPort::Decode(const EncodedTensor& incoming) {
   if (options_.messages && !messages_) return;  // closed
   const MonoTime began = Now();
+  const size_t carried = CarriedWith(incoming.pass, receive_direction());
+  const auto blob = incoming.blob.bytes.first(incoming.blob_bytes - carried);
   StatusOr<BoundaryTensor> tensor =
       RunnerOf(incoming.pass)
-          .Decode(incoming.blob.bytes.first(incoming.blob_bytes),
-                  ContextFor(incoming.pass, incoming.slice, receive_direction(), nullptr));
+          .Decode(blob, ContextFor(incoming.pass, incoming.slice, receive_direction(), nullptr));
+  if (tensor.ok() && carried > 0) {
+    auto ids = ReadCarried(incoming.blob.bytes.subspan(blob.size(), carried), options_.shape,
+                           options_.carried_vocabulary);
+    if (ids.ok()) {
+      tensor->token_ids = std::make_shared<const std::vector<uint32_t>>(*std::move(ids));
+    } else {
+      tensor = ids.status();
+    }
+  }
   if (!tensor.ok()) {
     events_->Push(Failed{Annotate(
         tensor.status(), fmt::format("decoding with {}", ReceiveCodecOf(incoming.pass).name()))});

@@ -74,6 +74,9 @@ struct BoundaryPortOptions {
   std::shared_ptr<const BoundaryDump> dump;  // writes sent tensors to files; or null
   // The state for each training sample; null if no codec has such state.
   std::shared_ptr<BoundaryMessages> messages;
+  // Number of token ids, if ids follow the blobs of activations (run/boundary/carried_tokens.h);
+  // else 0.
+  uint32_t carried_vocabulary = 0;
   // Number of the model's layers before the boundary; part of the names of saved token tables.
   uint32_t layers_before = 0;
   uint64_t start_step = 0;  // steps done before this attempt; 0: the run begins
@@ -94,8 +97,8 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   EdgeKind kind() const { return options_.kind; }
   bool upstream() const { return options_.upstream; }
 
-  // True if a codec predicts by token. Then activations for SendTensor need their token ids.
-  bool predicts() const { return codec_ && codec_->predicts(); }
+  // True if activations for SendTensor need their token ids.
+  bool wants_tokens() const { return predicts() || options_.carried_vocabulary > 0; }
   // Restores the token tables from the arrays of a checkpoint. Does nothing if `arrays` has none
   // for this boundary. Call it before AgreeOnMessages, on any thread, while no tensor is sent or
   // arrives. Errors: those of TablesFrom (boundary_tables.h) and BoundaryCodec.
@@ -143,6 +146,11 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   BoundaryPort(BoundaryPortOptions options, CodecThread* codec_thread,
                std::shared_ptr<EventQueue> events);
 
+  // True if a codec predicts by token.
+  bool predicts() const { return codec_ && codec_->predicts(); }
+  // Bytes of token ids behind the blob of an activation.
+  size_t CarriedWith(const Pass& pass, Direction direction) const;
+  Status Carry(const Pass& pass, const BoundaryTensor& tensor, EncodedBlob* blob) const;
   using EdgePort::HeaderFor;
   wire::TensorHeader HeaderFor(wire::TensorKind kind, const Pass& pass) const;
   bool IsClean(const Pass& pass) const {

@@ -57,12 +57,13 @@ StatusOr<std::optional<DeviceTables>> TablesOf(Stream* stream, const CudaCodec& 
 struct BoundaryMemory {
   static StatusOr<std::shared_ptr<BoundaryMemory>> Create(const cuda::Device& device,
                                                           const codec::Shape& shape,
-                                                          size_t blob_bytes,
+                                                          size_t blob_bytes, size_t room_bytes,
                                                           size_t workspace_bytes);
 
   const cuda::Device device;
   const codec::Shape shape;
   const size_t tensor_bytes;
+  const size_t room_bytes;  // as BoundaryCodecOptions has it
   Stream stream;
   Event done;
   DeviceBuffer workspace, blob;
@@ -75,6 +76,7 @@ struct BoundaryMemory {
 StatusOr<std::shared_ptr<BoundaryMemory>> BoundaryMemory::Create(const cuda::Device& device,
                                                                  const codec::Shape& shape,
                                                                  size_t blob_bytes,
+                                                                 size_t room_bytes,
                                                                  size_t workspace_bytes) {
   const size_t tensor_bytes = shape.elements() * sizeof(float) + codec::kBlobHeaderBytes;
   LH_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
@@ -85,10 +87,11 @@ StatusOr<std::shared_ptr<BoundaryMemory>> BoundaryMemory::Create(const cuda::Dev
   LH_ASSIGN_OR_RETURN(PinnedBuffer words, PinnedBuffer::Create(device, 2 * sizeof(uint32_t)));
   std::memset(words.span().data(), 0, words.span().size());
   return std::shared_ptr<BoundaryMemory>(new BoundaryMemory{
-      device, shape, tensor_bytes, std::move(stream), std::move(done), std::move(workspace),
-      std::move(blob), std::move(fault_dev), std::move(words),
-      BufferPool<PinnedBuffer>(
-          [device, blob_bytes] { return PinnedBuffer::Create(device, blob_bytes); }),
+      device, shape, tensor_bytes, room_bytes, std::move(stream), std::move(done),
+      std::move(workspace), std::move(blob), std::move(fault_dev), std::move(words),
+      BufferPool<PinnedBuffer>([device, bytes = blob_bytes + room_bytes] {
+        return PinnedBuffer::Create(device, bytes);
+      }),
       BufferPool<DeviceBuffer>(
           [device, tensor_bytes] { return DeviceBuffer::Create(device, tensor_bytes); })});
 }
@@ -120,10 +123,11 @@ class CudaBoundaryCodec final : public BoundaryCodec {
   // Blobs up to the size of the memory's first codecs are in pinned memory. Larger ones are rare:
   // they are not pinned, and copied more slowly.
   StatusOr<BlobBuffer> NewBlob(size_t bytes) override {
-    if (bytes > most_) {
-      return InvalidArgument("expected a blob of at most {} bytes, got {}", most_, bytes);
+    const size_t room = memory_->room_bytes;
+    if (bytes > most_ + room) {
+      return InvalidArgument("expected a blob of at most {} bytes, got {}", most_ + room, bytes);
     }
-    if (bytes > memory_->blob.size()) {
+    if (bytes > memory_->blob.size() + room) {
       auto memory = std::make_shared<AlignedBuffer>(bytes);
       return BlobBuffer{memory->span(), memory};
     }
@@ -149,7 +153,8 @@ class CudaBoundaryCodec final : public BoundaryCodec {
   StatusOr<EncodedBlob> Encode(const codec::TensorView& tensor,
                                const codec::Context& context) override {
     const codec::Shape& shape = memory_->shape;
-    LH_ASSIGN_OR_RETURN(BlobBuffer buffer, NewBlob(parts_.send.MaxEncodedBytes(shape)));
+    LH_ASSIGN_OR_RETURN(BlobBuffer buffer,
+                        NewBlob(parts_.send.MaxEncodedBytes(shape) + memory_->room_bytes));
     LH_ASSIGN_OR_RETURN(const DeviceBlob blob, NewDeviceBlob());
     std::optional<MessageStaging>& staging = parts_.send_staging;
     if (staging) LH_RETURN_IF_ERROR(staging->Load(context, &memory_->stream));
@@ -285,7 +290,8 @@ StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
   const size_t workspace_bytes =
       std::max<size_t>({parts.send.WorkspaceBytes(shape), parts.receive.WorkspaceBytes(shape), 64});
   LH_ASSIGN_OR_RETURN(std::shared_ptr<BoundaryMemory> memory,
-                      BoundaryMemory::Create(device, shape, blob_bytes, workspace_bytes));
+                      BoundaryMemory::Create(device, shape, blob_bytes, options.room_bytes,
+                                             workspace_bytes));
   LH_ASSIGN_OR_RETURN(parts.send_tables, TablesOf(&memory->stream, parts.send, options));
   LH_ASSIGN_OR_RETURN(parts.receive_tables, TablesOf(&memory->stream, parts.receive, options));
   return std::make_unique<CudaBoundaryCodec>(std::move(memory), std::move(parts));

@@ -388,7 +388,7 @@ Status Executor::RunForward(PassUnderWay* under_way, Slice slice) {
   }
   if (output) {
     output->token_ids = std::move(activation.token_ids);
-    if (first() && down_->predicts()) {
+    if (first() && down_->wants_tokens()) {
       output->token_ids = std::make_shared<const std::vector<uint32_t>>(
           TokenIds(input.tokens, options_.spec, slice));
     }

@@ -24,10 +24,11 @@ Status TensorAssembler::Check(const wire::TensorHeader& header, size_t body_byte
                            header.slices);
   }
   const codec::Codec& codec = options_.codec(PassOf(header));
-  const size_t limit = codec.MaxEncodedBytes(options_.shape);
-  if (header.blob_bytes == 0 || header.blob_bytes > limit) {
-    return InvalidArgument("expected a blob of 1 to {} bytes by {}, got {}", limit, codec.name(),
-                           header.blob_bytes);
+  const size_t carried = options_.carried(PassOf(header));
+  const size_t limit = codec.MaxEncodedBytes(options_.shape) + carried;
+  if (header.blob_bytes <= carried || header.blob_bytes > limit) {
+    return InvalidArgument("expected a blob of {} to {} bytes by {}, got {}", carried + 1, limit,
+                           codec.name(), header.blob_bytes);
   }
   const uint64_t expected =
       std::min<uint64_t>(kChunkBytes, header.blob_bytes - header.chunk_offset);

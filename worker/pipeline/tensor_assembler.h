@@ -49,14 +49,16 @@ struct TensorAssemblerOptions {
   // results must stay valid as long as the assembler.
   std::function<const codec::Codec&(const Pass&)> codec;
   std::function<BoundaryCodec&(const Pass&)> runner;
+  // Returns the bytes behind each blob of a pass (run/boundary/carried_tokens.h).
+  std::function<size_t(const Pass&)> carried = [](const Pass&) { return size_t{0}; };
 };
 
-// An encoded tensor that has arrived in full.
+// An encoded tensor that has arrived in full, with the carried bytes behind its blob.
 struct EncodedTensor {
   Pass pass;
   Slice slice;
   BlobBuffer blob;
-  size_t blob_bytes = 0;
+  size_t blob_bytes = 0;  // with the carried ones
   uint32_t chunks = 1;
   MonoTime began;  // when its first chunk arrived
 };

@@ -45,6 +45,7 @@ PAIRS = {  # forward, backward
     "predict3-fixed4": ("predict/gauss:bits=3", FIXED4),
     "none-dither2": ("none", DITHER2),
     "predict5-dither2": ("predict/gauss:bits=5", DITHER2),
+    "predict4-dither3": ("predict/gauss:bits=4", "dither:bits=3"),
     "predict4-dither2": ("predict/gauss:bits=4", DITHER2),
     "predict4-dither1.5": ("predict/gauss:bits=4", "dither:bits=1.5"),
     "gauss5-dither2": ("gauss:bits=5", DITHER2),

@@ -1,6 +1,6 @@
 """Runs whose links predict activations by their tokens (predict), over real processes.
 
-usage: predict_test.py BIN_DIR [resume|validation|elsewhere|recovery|refused ...]
+usage: predict_test.py BIN_DIR [resume|validation|elsewhere|recovery|refused|carried ...]
 """
 import json
 import sys
@@ -57,6 +57,21 @@ def validation(cluster):
     expect_equal("another schedule", gpipe, alone)
     grpc = cluster.train("grpc", "--set", "validation.every=0", steps=STEPS, links=PREDICT, transport="grpc")
     expect_equal("another transport", grpc, alone)
+
+
+def carried(cluster):
+    """Stages that predict hear the tokens over a link whose codec knows none."""
+    links = PREDICT[:-2] + ", workers: { worker1: { forward: \"fixed:bits=8\" } } }"
+    unbroken = cluster.train("whole", steps=STEPS, links=links)
+    path = cluster.write_run("broken", steps=STEPS, links=links)
+    run = cluster.broken_after(20, path, kill=("worker2",))
+    cluster.start_worker(2)
+    wait_for("worker2 again", lambda: len(cluster.connected()) == 4)
+    cluster.cli("submit", path, "--resume", "--watch", "--set", "validation.clean=always")
+    expect("nothing began anew", BEGIN_ANEW not in events(cluster, run), events(cluster, run))
+    expect_equal("killed and resumed, tokens carried", cluster.losses(run), unbroken)
+    sliced = cluster.train("sliced", "--set", "pipeline.slices=2", steps=STEPS, links=links)
+    expect("slices learn as much", abs(sliced[-1] - unbroken[-1]) < 0.05 * unbroken[-1], (sliced[-1], unbroken[-1]))
 
 
 def elsewhere(cluster):
@@ -127,8 +142,6 @@ def refused(cluster):
 
     refusal("backward", '{ forward: none, backward: "predict/gauss" }', "cannot send gradients")
     refusal("state", '{ forward: "predict/aqsgd", backward: none }', "a codec without state")
-    refusal("gap", '{ forward: "predict/gauss", backward: none, '
-            'workers: { worker1: { forward: tah } } }', "predicts what")
     # Tables are part of what the plan says of memory.
     plans = {}
     for pairs in (0, 65536):
@@ -147,4 +160,4 @@ def refused(cluster):
 
 if __name__ == "__main__":
     sys.exit(run_cases({"resume": resume, "validation": validation, "elsewhere": elsewhere, "recovery": recovery,
-                        "refused": refused}))
+                        "refused": refused, "carried": carried}))

@@ -31,7 +31,8 @@ double MeasuredError(const Codec& codec) {
 }
 
 TEST(Ladder, SaysWhatItsCodecsLose) {
-  for (const auto ladder : {LadderOfActivations(), LadderOfGradients()}) {
+  for (const auto ladder :
+       {LadderOfActivations(true), LadderOfActivations(false), LadderOfGradients()}) {
     for (const Rung& rung : ladder) {
       const auto& codec = rung.codec.Get();
       ASSERT_TRUE(codec.ok()) << codec.status();
@@ -44,7 +45,8 @@ TEST(Ladder, SaysWhatItsCodecsLose) {
 
 TEST(Ladder, EachRungLosesMoreAndSendsLess) {
   const Shape shape{.samples = 1, .tokens = 1024, .channels = 1600};
-  for (const auto ladder : {LadderOfActivations(), LadderOfGradients()}) {
+  for (const auto ladder :
+       {LadderOfActivations(true), LadderOfActivations(false), LadderOfGradients()}) {
     EXPECT_EQ(ladder.front().error, 0);
     for (size_t i = 1; i < ladder.size(); ++i) {
       EXPECT_GT(ladder[i].error, ladder[i - 1].error);
@@ -58,12 +60,14 @@ TEST(Ladder, EachRungLosesMoreAndSendsLess) {
 
 TEST(Ladder, EndsWhereCodecsLoseTooMuch) {
   const auto names = [](double error) {
-    return ToString(RungsWithin(LadderOfActivations(), error).back().codec);
+    return ToString(RungsWithin(LadderOfActivations(/*by_tokens=*/false), error).back().codec);
   };
   EXPECT_EQ(names(0), "none");
   EXPECT_EQ(names(0.01), "fixed:bits=8,tile=64,rounding=nearest");
   EXPECT_EQ(names(0.16), "gauss:bits=4,block=128");
   EXPECT_EQ(names(1), "gauss:bits=2,block=128");
+  EXPECT_EQ(RungsWithin(LadderOfActivations(/*by_tokens=*/true), 0.05).back().codec,
+            "predict:pairs=0,rate=0.05,prior=4/gauss:bits=5,block=128");
   EXPECT_EQ(RungsWithin(LadderOfGradients(), 0.16).back().codec, "dither:bits=3,block=128");
 }
 

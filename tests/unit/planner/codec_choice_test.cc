@@ -27,7 +27,8 @@ PlanRequest OpenCodecs(uint32_t workers, double bits_per_second) {
 }
 
 double ErrorOf(const CodecSpec& codec) {
-  for (const auto ladder : {codec::LadderOfActivations(), codec::LadderOfGradients()}) {
+  for (const auto ladder : {codec::LadderOfActivations(true), codec::LadderOfActivations(false),
+                            codec::LadderOfGradients()}) {
     const auto rung = std::ranges::find(ladder, codec, &codec::Rung::codec);
     if (rung != ladder.end()) return rung->error;
   }
@@ -43,7 +44,7 @@ std::vector<CodecPair> CodecsOfOne(const Assignment& assignment) {
 // The same plan from a run file that names the codecs that were chosen.
 StatusOr<Plan> PlanWithNamed(PlanRequest request, const std::vector<CodecPair>& pairs) {
   request.spec.links.codecs = {"none", "none"};
-  request.spec.links.error = kDefaultCodecError;
+  request.spec.links.error.reset();
   for (size_t w = 0; w < request.workers.size(); ++w) {
     LinkException exception{.codecs = {"none", "none"}};
     if (w < pairs.size()) exception.codecs.forward = pairs[w].forward;
@@ -64,6 +65,15 @@ TEST(CodecChoice, FastLinksSendAllAndSlowOnesWhatTheRunFileAllows) {
   const auto slow = MakePlan(request);
   ASSERT_TRUE(slow.ok()) << slow.status();
   for (const CodecPair& pair : CodecsOfOne(slow->assignment)) {
+    EXPECT_EQ(pair.forward, "predict:pairs=0,rate=0.05,prior=4/gauss:bits=5,block=128");
+    EXPECT_EQ(pair.backward, "dither:bits=2,block=128");
+  }
+  request.spec.links.predicts = false;
+  for (const CodecPair& pair : CodecsOfOne(MakePlan(request)->assignment)) {
+    EXPECT_EQ(pair.forward, "gauss:bits=5,block=128");
+  }
+  request.spec.links.error = 0.16;
+  for (const CodecPair& pair : CodecsOfOne(MakePlan(request)->assignment)) {
     EXPECT_EQ(pair.forward, "gauss:bits=4,block=128");
     EXPECT_EQ(pair.backward, "dither:bits=3,block=128");
   }
@@ -85,14 +95,14 @@ TEST(CodecChoice, IsWithinTwoPercentOfTheFastestAndNoLinkCouldHaveAFinerOne) {
     const auto plan = MakePlan(request);
     ASSERT_TRUE(plan.ok()) << plan.status();
     const std::vector<CodecPair> chosen = CodecsOfOne(plan->assignment);
-    const std::vector<CodecPair> coarsest(3, {"gauss:bits=4", "fixed:bits=4,rounding=stochastic"});
+    const std::vector<CodecPair> coarsest(3, {"predict/gauss:bits=5", "dither:bits=2"});
     const auto fastest = PlanWithNamed(request, coarsest);
     ASSERT_TRUE(fastest.ok()) << fastest.status();
     const double limit = fastest->prediction.step_seconds * 1.03;
     EXPECT_LE(plan->prediction.step_seconds, limit) << line;
     for (size_t b = 0; b < chosen.size(); ++b) {
       std::vector<CodecPair> finer = chosen;
-      const auto ladder = codec::LadderOfActivations();
+      const auto ladder = codec::LadderOfActivations(/*by_tokens=*/true);
       const auto rung = std::ranges::find(ladder, finer[b].forward, &codec::Rung::codec);
       ASSERT_NE(rung, ladder.end());
       if (rung == ladder.begin()) continue;
@@ -115,7 +125,7 @@ TEST(CodecChoice, GivesTheSlowLinkACoarserCodecThanTheOthers) {
   EXPECT_GT(ErrorOf(chosen[1].forward), ErrorOf(chosen[0].forward));
   EXPECT_GT(ErrorOf(chosen[1].forward), ErrorOf(chosen[2].forward));
   EXPECT_EQ(chosen[0].forward, "none");
-  EXPECT_THAT(plan->explanation, AllOf(HasSubstr("Codecs are auto (links.error 0.16)"),
+  EXPECT_THAT(plan->explanation, AllOf(HasSubstr("Codecs are auto: each link"),
                                        HasSubstr("none on 2 links"), HasSubstr("on 1 link")));
 }
 
@@ -155,7 +165,7 @@ TEST(CodecChoice, CountsTheTimesOfCodecs) {
   PlanRequest request = OpenCodecs(2, 400e6);
   const auto finest_known = CodecsOfOne(MakePlan(request)->assignment);
   for (CandidateWorker& worker : request.workers) {
-    for (const codec::Rung& rung : codec::LadderOfActivations()) {
+    for (const codec::Rung& rung : codec::LadderOfActivations(/*by_tokens=*/true)) {
       v1::CodecTimes& times = *worker.times.add_codecs();
       times.set_codec(ToString(rung.codec));
       times.set_encode(rung.error > 0.002 ? 1 : 0.0001);
@@ -187,7 +197,8 @@ TEST(CodecChoice, IsKeptByLaterPlans) {
   // With another number of stages they say nothing.
   request.workers.pop_back();
   EXPECT_EQ(CodecsOfOne(MakePlan(request)->assignment),
-            (std::vector<CodecPair>{{"gauss:bits=4,block=128", "dither:bits=3,block=128"}}));
+            (std::vector<CodecPair>{
+                {"predict:pairs=0,rate=0.05,prior=4/gauss:bits=5,block=128", "dither:bits=2,block=128"}}));
 }
 
 TEST(CodecChoice, RetuningLeavesIt) {
@@ -263,7 +274,8 @@ TEST(CodecChoice, OfLinksWithoutARateIsTheCoarsest) {
   request.spec.links.codecs.forward = "auto";
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(CodecsOfOne(plan->assignment)[0].forward, "gauss:bits=4,block=128");
+  EXPECT_EQ(CodecsOfOne(plan->assignment)[0].forward,
+            "predict:pairs=0,rate=0.05,prior=4/gauss:bits=5,block=128");
   EXPECT_THAT(plan->explanation, HasSubstr("links whose rate is not known have the coarsest"));
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "codec/registry.h"
+#include "planner/memory.h"
+#include "run/boundary/carried_tokens.h"
 #include "tests/unit/planner/plan_request.h"
 
 namespace longhaul::coordinator {
@@ -125,21 +127,63 @@ TEST(MakePlan, CountsWhatPredictingTakes) {
   EXPECT_EQ(bytes(MakePlan(request)), bytes(plan) + 2 * 256);
 }
 
-TEST(MakePlan, PredictingNeedsTokensAllTheWay) {
+// A stage that predicts hears the ids from the stage above, whatever codec that one sends by.
+TEST(MakePlan, LinksAboveOneThatPredictsCarryTokens) {
   PlanRequest request = Request(4);
-  request.spec.links.codecs = {"predict/gauss", "fixed:bits=8"};
-  EXPECT_TRUE(MakePlan(request).ok());
-  LinkException plain{.codecs = {"gauss", "fixed:bits=8"}};
-  request.spec.links.by_worker = {{"w2", plain}};
-  EXPECT_TRUE(MakePlan(request).ok());  // the last boundary: nobody below needs them
-  request.spec.links.by_worker = {{"w1", plain}};
-  const Status gap = MakePlan(request).status();
-  EXPECT_EQ(gap.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(Message(gap)),
-              AllOf(HasSubstr("predicts what stage 2 sends"), HasSubstr("stage 1 sends by gauss")));
+  request.spec.links.codecs = {"gauss", "fixed:bits=8"};
+  const auto plain = MakePlan(request);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const LinkException predicts{.codecs = {"predict/gauss", "fixed:bits=8"}};
+  request.spec.links.by_worker = {{"w1", predicts}};
+  for (const uint32_t slices : {1u, 2u}) {
+    request.spec.pipeline.slices = slices;
+    const auto plan = MakePlan(request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const std::vector<Edge>& edges = plan->assignment.edges;
+    EXPECT_TRUE(CarriesTokens(plan->assignment, edges[0]));
+    EXPECT_FALSE(CarriesTokens(plan->assignment, edges[1]));  // they are in its blobs
+    EXPECT_FALSE(CarriesTokens(plan->assignment, edges[2]));
+    if (slices > 1) continue;  // blobs of slices have headers of their own
+    EXPECT_EQ(edges[0].forward.bytes,
+              plain->assignment.edges[0].forward.bytes + 2 * request.spec.model.context);
+    EXPECT_EQ(edges[2].forward.bytes, plain->assignment.edges[2].forward.bytes);
+  }
   request.spec.links.by_worker.clear();
   request.spec.links.codecs.backward = "predict/gauss";
   EXPECT_THAT(std::string(Message(MakePlan(request).status())), HasSubstr("cannot send gradients"));
+}
+
+// Where tables of tokens do not fit, codecs that are auto do without.
+TEST(MakePlan, DoesWithoutTablesThatDoNotFit) {
+  PlanRequest request = Request(3);
+  request.spec.links.codecs = {"auto", "auto"};
+  request.data.vocabulary = 1 << 20;
+  SetLines(&request, 1e6);
+  const auto codec = [](const Plan& plan) { return plan.assignment.edges[0].forward.codec; };
+  const auto roomy = MakePlan(request);
+  ASSERT_TRUE(roomy.ok()) << roomy.status();
+  EXPECT_TRUE(codec(*roomy).predicts_by_tokens());
+  const uint64_t tables = TableBytes(request.spec, request.data.vocabulary);
+  for (CandidateWorker& worker : request.workers) {
+    worker.memory_bytes = roomy->assignment.cells[0].memory_bytes - tables / 2;
+  }
+  const auto tight = MakePlan(request);
+  ASSERT_TRUE(tight.ok()) << tight.status();
+  EXPECT_EQ(codec(*tight), "gauss:bits=5,block=128");
+  EXPECT_THAT(tight->explanation, HasSubstr("memory has no room for its tables"));
+  EXPECT_LE(tight->assignment.cells[0].memory_bytes, request.workers[0].memory_bytes);
+  // A fast link needs no tables, and none are counted.
+  SetLines(&request, 100e9);
+  for (CandidateWorker& worker : request.workers) worker.memory_bytes = uint64_t{64} << 30;
+  const auto fast = MakePlan(request);
+  ASSERT_TRUE(fast.ok()) << fast.status();
+  EXPECT_LT(fast->assignment.cells[0].memory_bytes, roomy->assignment.cells[0].memory_bytes - tables);
+  // Said by name, they are needed.
+  request.spec.links.codecs.forward = "predict/gauss:bits=5";
+  for (CandidateWorker& worker : request.workers) {
+    worker.memory_bytes = roomy->assignment.cells[0].memory_bytes - tables / 2;
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(MakePlan(request).status()));
 }
 
 TEST(MakePlan, AnUnknownCodecIsRefused) {

@@ -64,6 +64,7 @@ TEST(StageParameters, DoNotDependOnTheSplit) {
 TEST(StageMemory, OfTablesOfTokens) {
   constexpr uint32_t kVocabulary = 50257;
   RunSpec none = Gpt2Small();
+  none.links.codecs = {"none", "none"};
   none.checkpoint.every = 0;
   RunSpec predicts = none;
   predicts.links.codecs.forward = "predict:pairs=65536/gauss";
@@ -95,6 +96,24 @@ TEST(StageMemory, OfTablesOfTokens) {
                                     LinkException{.codecs = {"predict:pairs=0/gauss", "none"}});
   EXPECT_EQ(TableBytes(none, kVocabulary),
             TableBytes(predicts, kVocabulary) - 65536 * (768 * 2 + 4));
+}
+
+// Before a plan has chosen: of what it may choose. Afterwards: of what it chose.
+TEST(StageMemory, OfTablesOfTokensWhereThePlanChooses) {
+  constexpr uint32_t kVocabulary = 50257;
+  RunSpec open = Gpt2Small();
+  RunSpec named = open;
+  named.links.codecs = {"predict/gauss:bits=5", "none"};
+  open.links.codecs = {"auto", "auto"};
+  EXPECT_EQ(TableBytes(open, kVocabulary), TableBytes(named, kVocabulary));
+  EXPECT_GT(TableBytes(open, kVocabulary), 0u);
+  open.links.chosen = {{CodecPair{"none", "none"}, CodecPair{"bf16", "none"}}};
+  EXPECT_EQ(TableBytes(open, kVocabulary), 0u);
+  open.links.chosen[0][1] = named.links.codecs;
+  EXPECT_EQ(TableBytes(open, kVocabulary), TableBytes(named, kVocabulary));
+  open.links.chosen.clear();
+  open.links.predicts = false;
+  EXPECT_EQ(TableBytes(open, kVocabulary), 0u);
 }
 
 // A GPU's stage has its snapshots, each value and two moments, in the host's memory; and memory of

@@ -80,10 +80,15 @@ TEST(RunSpec, LeavesCodecsToThePlanWithinAnError) {
     EXPECT_EQ(*again, one);
   }
   const auto none =
-      ParseRunSpec(std::string(kMinimal) + "links: { error: 0.05 }\n", "run.yaml", {});
+      ParseRunSpec(std::string(kMinimal) + "links: { forward: none, backward: none, error: 0.05 }\n",
+                   "run.yaml", {});
   EXPECT_NE(
       Message(none.status()).find("links.error: no codec is left to the plan; set links.forward"),
       std::string_view::npos);
+  const auto left_out = ParseRunSpec(kMinimal, "run.yaml", {});
+  ASSERT_TRUE(left_out.ok()) << left_out.status();
+  EXPECT_EQ(left_out->links.codecs, (CodecPair{"auto", "auto"}));
+  EXPECT_EQ(left_out->links.error, std::nullopt);
   const auto large = ParseRunSpec(file, "run.yaml", {"links.error=2"});
   EXPECT_NE(Message(large.status()).find("links.error: expected"), std::string_view::npos);
 }

@@ -227,6 +227,59 @@ TEST_F(BoundaryPortTest, CleanValidationHasACodecOfItsOwn) {
   }
 }
 
+// Token ids follow a blob whose codec knows none, but in clean validations; wrong ones are refused.
+TEST_F(BoundaryPortTest, TokensAreCarriedBehindBlobs) {
+  const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=8"));
+  const auto none = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
+  const auto make = [&](bool upstream, uint32_t vocabulary) {
+    return BoundaryPort::Create({.run = RunId("run"),
+                                 .epoch = Epoch(1),
+                                 .edge = EdgeId(0),
+                                 .upstream = upstream,
+                                 .shape = shape_,
+                                 .microbatches = 2,
+                                 .validation_microbatches = 1,
+                                 .send_codec = codec,
+                                 .receive_codec = codec,
+                                 .clean_codec = none,
+                                 .carried_vocabulary = vocabulary},
+                                &codec_thread_, events_);
+  };
+  for (const uint32_t vocabulary : {60000u, 70000u}) {
+    const auto sender = make(/*upstream=*/false, vocabulary);
+    EXPECT_TRUE(sender->wants_tokens());
+    const auto link = std::make_shared<RecordingLink>();
+    sender->Attach(link);
+    auto values = std::make_shared<std::vector<float>>(kShape.elements(), 0.25f);
+    std::vector<uint32_t> ids(kShape.tokens);
+    for (uint32_t i = 0; i < kShape.tokens; ++i) ids[i] = vocabulary - 1 - i * 7;
+    for (const PassKind kind : {PassKind::kTraining, PassKind::kCleanValidation}) {
+      sender->SendTensor({Step(1), kind}, Microbatch(0),
+                         {{values->data(), codec::Dtype::kF32, kShape},
+                          values,
+                          std::make_shared<const std::vector<uint32_t>>(ids)});
+    }
+    Drain();
+    const auto frames = link->Take();
+    const auto receiver = make(/*upstream=*/true, vocabulary);
+    for (const auto& [lane, frame] : frames) receiver->OnFrame(lane, frame);
+    Drain();
+    const auto events = events_->TakeAll();
+    ASSERT_EQ(events.size(), 2u);
+    const auto* arrived = std::get_if<TensorArrived>(&events[0]);
+    const auto* clean = std::get_if<TensorArrived>(&events[1]);
+    ASSERT_TRUE(arrived != nullptr && clean != nullptr);
+    EXPECT_EQ(*arrived->tensor.token_ids, ids);
+    EXPECT_NEAR(static_cast<const float*>(arrived->tensor.view.data)[5], 0.25f, 0.001f);
+    EXPECT_EQ(clean->tensor.token_ids, nullptr);
+    // A receiver with a smaller vocabulary gets ids that it does not have.
+    const auto smaller = make(/*upstream=*/true, vocabulary - 1);
+    smaller->OnFrame(frames[0].first, frames[0].second);
+    Drain();
+    ExpectFailure("expected token ids below");
+  }
+}
+
 // The peer's first tensor may be there before anybody who waits for its word has woken up.
 TEST_F(BoundaryPortTest, TablesThatThePeerDoesNotHaveAreForgottenAheadOfItsTensors) {
   const auto codec =

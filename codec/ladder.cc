@@ -17,8 +17,8 @@ std::vector<Rung> Collect(std::vector<Choice> Family::*choices) {
   return all;
 }
 
-// Of two rungs with one error, of which one predicts by tokens, keeps that one if `by_tokens`, else
-// the other.
+// Returns the rungs without those that have a twin: two rungs with the same error, one of which
+// predicts by tokens. If `by_tokens`, that one stays, else the other.
 std::vector<Rung> WithoutTwins(const std::vector<Rung>& all, bool by_tokens) {
   std::vector<Rung> kept;
   for (const Rung& rung : all) {

@@ -65,18 +65,18 @@ BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_threa
       options_(std::move(options)),
       codec_thread_(codec_thread),
       credits_(options_.credits),
-      assembler_({.direction = receive_direction(),
-                  .replica = options_.peer.replica,
-                  .microbatches = options_.microbatches,
-                  .validation_microbatches = options_.validation_microbatches,
-                  .slices = options_.slices,
-                  .shape = options_.shape,
-                  .codec = [this](const Pass& pass) -> const codec::Codec& {
-                    return ReceiveCodecOf(pass);
-                  },
-                  .runner = [this](const Pass& pass) -> BoundaryCodec& { return RunnerOf(pass); },
-                  .carried =
-                      [this](const Pass& pass) { return CarriedWith(pass, receive_direction()); }}),
+      assembler_(
+          {.direction = receive_direction(),
+           .replica = options_.peer.replica,
+           .microbatches = options_.microbatches,
+           .validation_microbatches = options_.validation_microbatches,
+           .slices = options_.slices,
+           .shape = options_.shape,
+           .codec = [this](const Pass& pass) -> const codec::Codec& {
+             return ReceiveCodecOf(pass);
+           },
+           .runner = [this](const Pass& pass) -> BoundaryCodec& { return RunnerOf(pass); },
+           .carried = [this](const Pass& pass) { return CarriedWith(pass, receive_direction()); }}),
       codec_(RunnerFor(options_.codec, options_, options_.send_codec, options_.receive_codec)),
       clean_(RunnerFor(options_.clean, options_, options_.clean_codec, options_.clean_codec)),
       messages_(options_.messages) {}

@@ -29,7 +29,7 @@ def codecs(cluster):
     _, run = submit(cluster, "open", links=links)
     chosen = [link for link in cluster.status(run)["links"] if link["kind"] == "activations"]
     down, up = ([link["codec"] for link in chosen if link["direction"] == way] for way in ("forward", "backward"))
-    if down != ["gauss:bits=4,block=128"] or up != ["dither:bits=3,block=128"]:
+    if down != ["predict:pairs=0,rate=0.05,prior=4/gauss:bits=5,block=128"] or up != ["dither:bits=2,block=128"]:
         raise AssertionError(f"without a rate the coarsest are chosen, got {chosen}")
     expect_in("links: the plan chose codecs", cluster.cli("events", run).stdout)
     named = f'{{ forward: "{down[0]}", backward: "{up[0]}", measure: false }}'

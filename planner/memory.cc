@@ -254,10 +254,12 @@ codec::predict::TablesShape LargestTables(const RunSpec& spec, uint32_t vocabula
   return most;
 }
 
-// As arrays of a checkpoint (worker/pipeline/boundary_tables.h), which are of fp32.
+// As arrays of a checkpoint (worker/pipeline/boundary_tables.h): rows in bf16, their mean and counts
+// in fp32.
 uint64_t TableArrayBytes(const RunSpec& spec, uint32_t vocabulary) {
   const codec::predict::TablesShape shape = LargestTables(spec, vocabulary);
-  return shape.rows() == 0 ? 0 : kFloat * (shape.rows() + 1) * (uint64_t{shape.channels} + 1);
+  if (shape.rows() == 0) return 0;
+  return kHalf * shape.rows() * shape.channels + kFloat * (shape.rows() + 1 + shape.channels);
 }
 
 }  // namespace

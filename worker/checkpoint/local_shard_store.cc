@@ -57,9 +57,7 @@ StatusOr<WrittenFile> WriteArrays(const std::string& folder, const RunId& run,
                                  {"step", std::to_string(step)},
                                  {"stage", std::to_string(owner.stage.value())}});
   LH_RETURN_IF_ERROR(append(std::as_bytes(std::span(header))));
-  for (const NamedArray& array : arrays) {
-    LH_RETURN_IF_ERROR(append(std::as_bytes(std::span(array.values))));
-  }
+  for (const NamedArray& array : arrays) LH_RETURN_IF_ERROR(append(array.bytes()));
   LH_RETURN_IF_ERROR(written.file->Sync());
   written.shard.bytes = written.file->size();
   written.shard.sha256 = hash.HexDigest();
@@ -71,7 +69,7 @@ Status ExplainFullDisk(const Status& status, const std::string& folder,
   if (status.code() != absl::StatusCode::kResourceExhausted) return status;
   uint64_t bytes = 0;
   for (const auto* arrays : {&snapshot.parameters, &snapshot.moments, &snapshot.tables}) {
-    for (const NamedArray& array : *arrays) bytes += array.values.size() * sizeof(float);
+    for (const NamedArray& array : *arrays) bytes += array.bytes().size();
   }
   return ResourceExhausted(
       "no room for the checkpoint of step {} in {}, which takes {}: {}; free some, or lower "
@@ -152,8 +150,8 @@ StatusOr<Safetensors> ReadShard(const std::string& path, const RunId& run, Step 
 
 // True if shapes and all bits of the values are equal.
 bool IsSame(const NamedArray& one, const NamedArray& other) {
-  return one.shape == other.shape && std::ranges::equal(std::as_bytes(std::span(one.values)),
-                                                        std::as_bytes(std::span(other.values)));
+  return one.shape == other.shape && one.halves.empty() == other.halves.empty() &&
+         std::ranges::equal(one.bytes(), other.bytes());
 }
 
 // Deletes unpublished files of a killed process. They cost only room, so errors are ignored.
@@ -248,6 +246,9 @@ class LocalShardStore final : public ShardStore {
                      : kind == kOptimizer ? snapshot.moments
                                           : snapshot.tables;
       for (NamedArray& array : contents.arrays) {
+        if (kind != kTables && !array.halves.empty()) {
+          return FailedPrecondition("{}: expected {} in fp32, it is in bf16", path, array.name);
+        }
         if (names.insert(array.name).second) {
           arrays.push_back(std::move(array));
           continue;

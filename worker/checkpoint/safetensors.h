@@ -1,4 +1,4 @@
-// Reads and writes checkpoint shards as safetensors files of fp32 (format:
+// Reads and writes checkpoint shards as safetensors files of fp32 and bf16 (format:
 // run/published/safetensors.h). Other programs can read them.
 //
 // Pure functions, thread-safe.
@@ -23,13 +23,12 @@ struct Safetensors {
 };
 
 // Returns the header with which the file begins. Reads names and shapes of `arrays`, not values.
-// The caller appends the values of `arrays` in the same order, as little-endian fp32, without gaps.
-// Cannot fail.
+// The caller appends the bytes of `arrays` in the same order, without gaps. Cannot fail.
 std::string SafetensorsHeader(const std::vector<NamedArray>& arrays,
                               const SafetensorsMetadata& metadata);
 
 // Reads `bytes`, a whole file, which may be hostile. The result holds copies. kInvalidArgument: not
-// a valid file, or an array is not fp32; the message names the fault.
+// a valid file, or an array is neither fp32 nor bf16; the message names the fault.
 StatusOr<Safetensors> ParseSafetensors(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::worker

@@ -38,45 +38,46 @@ class Reader {
         std::ranges::find_if(arrays_, [&](const NamedArray& one) { return one.name == name; });
     return found == arrays_.end() ? nullptr : &*found;
   }
-  // With this shape and values from 0 (or -most) to `most`.
+  // With this shape, in fp32, and values from `least` to `most`.
   StatusOr<std::span<const float>> Read(std::string_view what, const std::vector<int64_t>& shape,
                                         float least, float most) const {
-    const NamedArray* array = Find(what);
-    if (array == nullptr || array->shape != shape) {
-      return FailedPrecondition(
-          "expected {} of shape ({}) in the checkpoint, it has {}", NameOf(layers_before_, what),
-          fmt::join(shape, ", "),
-          array == nullptr ? "none" : fmt::format("({})", fmt::join(array->shape, ", ")));
-    }
+    LH_ASSIGN_OR_RETURN(const NamedArray* array, FindOf(what, shape, /*in_bf16=*/false));
     const bool possible = std::ranges::all_of(
         array->values, [&](float value) { return value >= least && value <= most; });
     if (possible) return std::span<const float>(array->values);
     return FailedPrecondition("{} of the checkpoint has values that no run writes", array->name);
   }
+  // With this shape, in bf16, and values from -most to `most`.
+  StatusOr<std::span<const uint16_t>> ReadRows(std::string_view what,
+                                               const std::vector<int64_t>& shape,
+                                               float most) const {
+    LH_ASSIGN_OR_RETURN(const NamedArray* array, FindOf(what, shape, /*in_bf16=*/true));
+    const bool possible = std::ranges::all_of(
+        array->halves, [&](uint16_t half) { return std::fabs(Bf16ToF32(half)) <= most; });
+    if (possible) return std::span<const uint16_t>(array->halves);
+    return FailedPrecondition("{} of the checkpoint has values that no run writes", array->name);
+  }
 
  private:
+  StatusOr<const NamedArray*> FindOf(std::string_view what, const std::vector<int64_t>& shape,
+                                     bool in_bf16) const {
+    const NamedArray* array = Find(what);
+    if (array != nullptr && array->shape == shape && array->halves.empty() != in_bf16) return array;
+    const auto text = [](const std::vector<int64_t>& sizes, bool is_bf16) {
+      return fmt::format("({}) in {}", fmt::join(sizes, ", "), is_bf16 ? "bf16" : "fp32");
+    };
+    return FailedPrecondition(
+        "expected {} of shape {} in the checkpoint, it has {}", NameOf(layers_before_, what),
+        text(shape, in_bf16),
+        array == nullptr ? "none" : text(array->shape, !array->halves.empty()));
+  }
+
   const std::vector<NamedArray>& arrays_;
   const uint32_t layers_before_;
 };
 
 int64_t Signed(uint64_t value) {
   return static_cast<int64_t>(value);
-}
-
-// Rows of bf16 as an array's fp32.
-std::vector<float> Widened(std::span<const uint16_t> rows) {
-  std::vector<float> values(rows.size());
-  std::ranges::transform(rows, values.begin(), Bf16ToF32);
-  return values;
-}
-
-// False if a value is none of bf16.
-bool Narrow(std::span<const float> values, uint16_t* rows) {
-  for (const float value : values) {
-    *rows = F32ToBf16(value);
-    if (Bf16ToF32(*rows++) != value) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -95,7 +96,11 @@ std::vector<NamedArray> ArraysOf(const Tables& tables, uint32_t layers_before) {
     add(what, {Signed(some.size())}, std::vector<float>(some.begin(), some.end()));
   };
   const auto add_rows = [&](std::string_view what, uint64_t first, uint64_t rows) {
-    add(what, {Signed(rows), shape.channels}, Widened({tables.Row(first), rows * shape.channels}));
+    const std::span<const uint16_t> values(tables.Row(first), rows * shape.channels);
+    arrays.push_back({.name = NameOf(layers_before, what),
+                      .shape = {Signed(rows), shape.channels},
+                      .values = {},
+                      .halves = {values.begin(), values.end()}});
   };
   std::vector<float> check;
   for (uint64_t k = 0; k < kWordsOfCheck; ++k) {
@@ -125,10 +130,9 @@ StatusOr<std::optional<Tables>> TablesFrom(const std::vector<NamedArray>& arrays
   };
   const auto read_rows = [&](std::string_view what, uint64_t first, uint64_t rows) -> Status {
     LH_ASSIGN_OR_RETURN(const auto values,
-                        reader.Read(what, {Signed(rows), shape.channels}, -kMostMean, kMostMean));
-    if (Narrow(values, tables.Row(first))) return absl::OkStatus();
-    return FailedPrecondition("{} of the checkpoint has values that are not of bf16",
-                              NameOf(layers_before, what));
+                        reader.ReadRows(what, {Signed(rows), shape.channels}, kMostMean));
+    std::ranges::copy(values, tables.Row(first));
+    return absl::OkStatus();
   };
   LH_ASSIGN_OR_RETURN(const auto check, reader.Read("check", {Signed(kWordsOfCheck)}, 0, 0xffff));
   LH_ASSIGN_OR_RETURN(const auto mean,

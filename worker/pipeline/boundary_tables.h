@@ -1,5 +1,6 @@
-// Converts the token tables of codec `predict` (codec/predict/tables.h) to fp32 arrays of a
-// checkpoint and back. Names contain the number of layers before the boundary.
+// Converts the token tables of codec `predict` (codec/predict/tables.h) to arrays of a checkpoint
+// and back. Names contain the number of layers before the boundary. Rows of tokens and pairs are in
+// bf16, all others in fp32.
 //
 //   boundary.after_layer_4.mean                         (channels)
 //   boundary.after_layer_4.tokens, .pairs               (vocabulary, channels), (pairs, channels)

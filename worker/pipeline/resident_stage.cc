@@ -21,7 +21,7 @@ uint64_t BytesOf(const StageSnapshot& snapshot) {
   uint64_t bytes = 0;
   for (const std::vector<NamedArray>* arrays :
        {&snapshot.parameters, &snapshot.moments, &snapshot.tables}) {
-    for (const NamedArray& array : *arrays) bytes += array.values.size() * sizeof(float);
+    for (const NamedArray& array : *arrays) bytes += array.bytes().size();
   }
   return bytes;
 }

@@ -94,6 +94,13 @@ struct NamedArray {
   std::string name;
   std::vector<int64_t> shape;
   std::vector<float> values;  // fp32, row-major
+  // The bits of bf16, row-major, in place of `values`. Only token tables have such arrays.
+  std::vector<uint16_t> halves = {};
+
+  // Returns the values or the halves as bytes, valid as long as the array is unchanged.
+  std::span<const std::byte> bytes() const {
+    return halves.empty() ? std::as_bytes(std::span(values)) : std::as_bytes(std::span(halves));
+  }
 };
 // A stage's part of a checkpoint. Its arrays are copies.
 struct StageSnapshot {

@@ -5,6 +5,7 @@ longhaul's codecs as operators of PyTorch (python/README.md), forward and backwa
 
   token_losses.py text --out text --tokens 21000000 /usr/include /usr/share      once; needs PyPI's `tokenizers`
   token_losses.py train --text text --out losses --device cuda:0 --minutes 9     again and again, until it ends with 0
+  token_losses.py service --programs build/release/bin --text text --out real --device cuda:0      the same by workers
   token_losses.py summary losses
 
 `train` writes rows.csv, each row as it comes: loss through the codecs and with clean boundaries over validation. Runs
@@ -72,6 +73,17 @@ def parse():
     text.add_argument("--tokens", type=int, default=21_000_000)
     text.add_argument("--valid-tokens", type=int, default=1_100_000)
     train = commands.add_parser("train")
+    service = commands.add_parser("service")
+    service.add_argument("--programs", type=pathlib.Path, required=True, metavar="BIN_DIR")
+    for one in (train, service):
+        add_training(one)
+    train.add_argument("--minutes", type=float, default=math.inf)
+    summary = commands.add_parser("summary")
+    summary.add_argument("folders", nargs="+", type=pathlib.Path, help="of `train` or `service`")
+    return parser.parse_args()
+
+
+def add_training(train):
     train.add_argument("--text", type=pathlib.Path, required=True, metavar="DIR", help="what `text` wrote")
     train.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR")
     train.add_argument("--device", default="cpu", help="cpu or cuda:N (default %(default)s)")
@@ -87,10 +99,6 @@ def parse():
         train.add_argument(flag, type=int, default=default, help=f"{what} (default %(default)s)".strip())
     train.add_argument("--model", choices=("gpt", "llama"), default="gpt", help="kind of layers (default %(default)s)")
     train.add_argument("--lr", type=float, default=1e-3, help="(default %(default)s)")
-    train.add_argument("--minutes", type=float, default=math.inf)
-    summary = commands.add_parser("summary")
-    summary.add_argument("folders", nargs="+", type=pathlib.Path, help="of `train`")
-    return parser.parse_args()
 
 
 def read_rows(folders):
@@ -322,6 +330,11 @@ def main():
         return summary(options)
     if options.command == "train":
         return train(options)
+    if options.command == "service":
+        import token_service  # pylint: disable=import-outside-toplevel
+        open_folder(options)
+        done = {key for key, rows in read_rows([options.out]).items() if options.steps in rows}
+        return token_service.train(options, PAIRS, done, COLUMNS)
     import token_text  # pylint: disable=import-outside-toplevel
     print(json.dumps(token_text.build(options.out, options.paths, options.vocabulary, options.tokens,
                                       options.valid_tokens), indent=1))

@@ -149,11 +149,11 @@ def refused(cluster):
         plan = json.loads(cluster.cli("plan", path, "--json").stdout)
         cells = (plan.get("plan") or plan)["assignment"]["cells"]
         plans[pairs] = [int(cell["memory_bytes"]) for cell in cells]
-    # In memory with rows of bf16, in checkpoints as arrays of fp32. Layers are timed for each plan anew, which may give
-    # it other depths: some messages more or less, each far smaller than tables.
-    memory, arrays = 65536 * (64 * 2 + 4), 65536 * 65 * 4
+    # Layers are timed for each plan anew, which may give it other depths: some messages more or less, each far smaller
+    # than tables.
+    memory = 65536 * (64 * 2 + 4)
     more = [b - a for a, b in zip(plans[0], plans[65536])]
-    wanted = [boundaries * memory + kept * arrays for boundaries, kept in ((1, 4), (2, 4), (2, 4), (1, 2))]
+    wanted = [(boundaries + kept) * memory for boundaries, kept in ((1, 4), (2, 4), (2, 4), (1, 2))]
     expect("tables of each boundary, arrays in two snapshots, and two on their way",
            all(abs(got - want) < 0.1 * memory for got, want in zip(more, wanted)), (more, wanted))
 

@@ -112,10 +112,10 @@ TEST(MakePlan, CountsWhatPredictingTakes) {
   const auto bytes = [](const StatusOr<Plan>& of) { return of->assignment.edges[0].forward.bytes; };
   // Front and ids of a microbatch of 256 tokens.
   EXPECT_EQ(bytes(plan) - bytes(plain), 16 + 64 + 2 * 256u);
-  // On the stages' devices, with rows of bf16, and as two times arrays of fp32 on their way; at the
-  // upper side the checkpoint's arrays, too.
+  // On the stages' devices, and twice as arrays on their way; at the upper side the checkpoint's
+  // arrays, too.
   const uint64_t rows = 50257 + 1024;
-  const uint64_t table = rows * (256 * 2 + 4), array = rows * 257 * 4;
+  const uint64_t table = rows * (256 * 2 + 4), array = table;
   const auto more = [&](size_t stage) {
     return plan->assignment.cells[stage].memory_bytes - plain->assignment.cells[stage].memory_bytes;
   };

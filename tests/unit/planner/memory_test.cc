@@ -71,7 +71,7 @@ TEST(StageMemory, OfTablesOfTokens) {
   const uint64_t tables = TableBytes(predicts, kVocabulary);
   constexpr uint64_t kRows = 50257 + 65536, kCounts = (kRows + 1) * 4;
   EXPECT_EQ(tables, 768 * 4 + (kCounts + 63) / 64 * 64 + kRows * 768 * 2);
-  const uint64_t arrays = (kRows + 1) * (768 + 1) * 4;
+  const uint64_t arrays = kRows * 768 * 2 + (kRows + 1 + 768) * 4;
   EXPECT_EQ(TableBytes(none, kVocabulary), 0u);
   const uint64_t tensors = uint64_t{2} * 1024 * 768 * 4;  // r and x' - A[t] of a boundary
   for (const bool on_gpu : {false, true}) {

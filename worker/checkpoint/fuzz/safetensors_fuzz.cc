@@ -13,8 +13,7 @@ LH_FUZZ_TARGET(safetensors) {
   if (!parsed.ok()) return false;
   std::string bytes = SafetensorsHeader(parsed->arrays, parsed->metadata);
   for (const NamedArray& array : parsed->arrays) {
-    bytes.append(reinterpret_cast<const char*>(array.values.data()),
-                 array.values.size() * sizeof(float));
+    bytes.append(reinterpret_cast<const char*>(array.bytes().data()), array.bytes().size());
   }
   const auto again = ParseSafetensors(std::as_bytes(std::span(bytes)));
   if (!again.ok() || again->arrays.size() != parsed->arrays.size()) std::abort();

@@ -57,13 +57,15 @@ TEST(BoundaryTables, OthersAreRefused) {
   };
   const std::vector<NamedArray> arrays = ArraysOf(Learned(shape), 4);
   EXPECT_THAT(refusal(arrays, {.vocabulary = 6, .channels = 3, .pairs = 8}),
-              HasSubstr("tokens of shape (6, 3) in the checkpoint, it has (5, 3)"));
+              HasSubstr("tokens of shape (6, 3) in bf16 in the checkpoint, it has (5, 3) in bf16"));
   EXPECT_THAT(refusal(ArraysOf(Learned({5, 3, 0}), 4), shape),
-              HasSubstr("pairs of shape (8, 3) in the checkpoint, it has none"));
+              HasSubstr("pairs of shape (8, 3) in bf16 in the checkpoint, it has none"));
   const auto with = [&](std::string_view array, float value) {
     std::vector<NamedArray> wrong = arrays;
     for (NamedArray& one : wrong) {
-      if (one.name.ends_with(array)) one.values.back() = value;
+      if (!one.name.ends_with(array)) continue;
+      one.halves.empty() ? void(one.values.back() = value)
+                         : void(one.halves.back() = F32ToBf16(value));
     }
     return wrong;
   };
@@ -72,7 +74,13 @@ TEST(BoundaryTables, OthersAreRefused) {
       EXPECT_THAT(refusal(with(array, value), shape), HasSubstr("values that no run writes"));
     }
   }
-  EXPECT_THAT(refusal(with(".tokens", 0.3f), shape), HasSubstr("not of bf16"));
+  std::vector<NamedArray> wide = arrays;
+  for (NamedArray& one : wide) {
+    if (one.halves.empty()) continue;
+    one.values.assign(one.halves.size(), 0.0f);
+    one.halves.clear();
+  }
+  EXPECT_THAT(refusal(wide, shape), HasSubstr("it has (5, 3) in fp32"));
   EXPECT_THAT(refusal(with(".token_counts", -1), shape), HasSubstr("values that no run writes"));
 }
 

@@ -39,6 +39,7 @@ PAIRS = {  # forward, backward
     "aqsgd": ("aqsgd:bits=4", "fixed:bits=8"),
     "gauss4": ("gauss:bits=4", FIXED4),
     # More of them, by name alone.
+    "aqsgd-dither2": ("aqsgd:bits=4", DITHER2),
     "gauss4-fixed3": ("gauss:bits=4", FIXED3),
     "gauss3-fixed3": ("gauss:bits=3", FIXED3),
     "none-fixed3": ("none", FIXED3),
@@ -56,7 +57,7 @@ PAIRS = {  # forward, backward
     "predict3-no-prior": ("predict:prior=0/gauss:bits=3", FIXED3),
 }
 STANDARD = list(PAIRS)[:7]
-TARGETS = {"predict4": 0.5, "predict3": 1.5}  # percent of loss, in runs of at least
+TARGETS = {"predict4": 0.5, "predict3": 1.5, "predict5-dither2": 0.5, "predict4-dither2": 1.5}  # percent of loss, in runs of at least
 TARGET_TOKENS = 20_000_000
 COLUMNS = ("seed", "pair", "step", "tokens", "bytes", "loss", "clean_loss", "error", "seconds")
 # Quantiles of Student's distribution by degrees of freedom; both tails together have 5 %.

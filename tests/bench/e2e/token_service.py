@@ -4,6 +4,7 @@ the warm-up, then the cosine over the steps that are left.
 """
 import csv
 import json
+import statistics
 import subprocess
 
 import cluster
@@ -59,7 +60,7 @@ def row_of(run, options, pair, seed):
     tokens = options.steps * options.microbatches * options.microbatch_size * options.context
     clean = last["clean_validation_loss"]
     return {"seed": seed, "pair": pair, "step": last["step"], "tokens": tokens,
-            "bytes": sum(step["payload_bytes"] for step in run.steps), "loss": f"{last['validation_loss']:.6f}",
+            "bytes": int(options.steps * statistics.median(step["payload_bytes"] for step in run.steps)), "loss": f"{last['validation_loss']:.6f}",
             "clean_loss": f"{last['validation_loss'] if clean is None else clean:.6f}", "error": "",
             "seconds": f"{sum(step['seconds'] for step in run.steps):.1f}"}
 

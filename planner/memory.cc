@@ -254,8 +254,8 @@ codec::predict::TablesShape LargestTables(const RunSpec& spec, uint32_t vocabula
   return most;
 }
 
-// As arrays of a checkpoint (worker/pipeline/boundary_tables.h): rows in bf16, their mean and counts
-// in fp32.
+// As arrays of a checkpoint (worker/pipeline/boundary_tables.h): rows in bf16, their mean and
+// counts in fp32.
 uint64_t TableArrayBytes(const RunSpec& spec, uint32_t vocabulary) {
   const codec::predict::TablesShape shape = LargestTables(spec, vocabulary);
   if (shape.rows() == 0) return 0;

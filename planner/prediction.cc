@@ -69,7 +69,8 @@ std::optional<FlowEstimate> TimesOf(const PlanRequest& request, const CodecSpec&
                                     const Flow& own, const FlowEstimate& measured,
                                     const CellId& sender, const CellId& receiver) {
   if (codec == own.codec) return measured;
-  const CandidateWorker &from = request.workers[sender.stage], &to = request.workers[receiver.stage];
+  const CandidateWorker &from = request.workers[sender.stage],
+                        &to = request.workers[receiver.stage];
   const auto has_timed = [&codec](const CandidateWorker& worker) {
     return std::ranges::find(worker.times.codecs(), ToString(codec), &v1::CodecTimes::codec) !=
            worker.times.codecs().end();

@@ -144,10 +144,9 @@ Field Links(SweepSpec* spec) {
                      Required(config::CodecField("forward", &pair.codecs.forward, expected)),
                      Required(config::CodecField("backward", &pair.codecs.backward, expected))};
                  const bool is_word = value.IsScalar();
-                 const auto named = is_word
-                                        ? std::ranges::find(kLinkPairs, value.Scalar(),
-                                                            &LinkPair::name)
-                                        : kLinkPairs.end();
+                 const auto named =
+                     is_word ? std::ranges::find(kLinkPairs, value.Scalar(), &LinkPair::name)
+                             : kLinkPairs.end();
                  if (named != kLinkPairs.end()) {
                    pair.codecs = {CodecSpec(named->forward), CodecSpec(named->backward)};
                  } else if (value.IsNull() || is_word) {

@@ -93,8 +93,8 @@ std::vector<Key> PipelineRows() {
 }
 
 Value MostError() {
-  Value value = Real([](auto& spec) -> auto& { return Begun(spec.links.error); },
-                     {.least = 0, .most = 1});
+  Value value =
+      Real([](auto& spec) -> auto& { return Begun(spec.links.error); }, {.least = 0, .most = 1});
   value.text = [](const RunSpec& spec) {
     return spec.links.error ? fmt::format("{}", *spec.links.error) : "";
   };

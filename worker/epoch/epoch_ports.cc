@@ -212,12 +212,12 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
   const bool carries = CarriesTokens(assignment_, edge);
   LH_ASSIGN_OR_RETURN(
       auto codec,
-      CreateBoundaryCodec(gpu, {.shape = SliceShape(spec),
-                                .send = send_codec,
-                                .receive = receive_codec,
-                                .vocabulary = vocabulary,
-                                .room_bytes = carries ? CarriedBytes(SliceShape(spec), vocabulary)
-                                                      : 0}));
+      CreateBoundaryCodec(
+          gpu, {.shape = SliceShape(spec),
+                .send = send_codec,
+                .receive = receive_codec,
+                .vocabulary = vocabulary,
+                .room_bytes = carries ? CarriedBytes(SliceShape(spec), vocabulary) : 0}));
   SharedCodec clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
   if (Compresses(edge) && !spec.replay) {

@@ -289,9 +289,9 @@ StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
       std::max(parts.send.MaxEncodedBytes(shape), parts.receive.MaxEncodedBytes(shape));
   const size_t workspace_bytes =
       std::max<size_t>({parts.send.WorkspaceBytes(shape), parts.receive.WorkspaceBytes(shape), 64});
-  LH_ASSIGN_OR_RETURN(std::shared_ptr<BoundaryMemory> memory,
-                      BoundaryMemory::Create(device, shape, blob_bytes, options.room_bytes,
-                                             workspace_bytes));
+  LH_ASSIGN_OR_RETURN(
+      std::shared_ptr<BoundaryMemory> memory,
+      BoundaryMemory::Create(device, shape, blob_bytes, options.room_bytes, workspace_bytes));
   LH_ASSIGN_OR_RETURN(parts.send_tables, TablesOf(&memory->stream, parts.send, options));
   LH_ASSIGN_OR_RETURN(parts.receive_tables, TablesOf(&memory->stream, parts.receive, options));
   return std::make_unique<CudaBoundaryCodec>(std::move(memory), std::move(parts));

@@ -177,7 +177,8 @@ TEST(MakePlan, DoesWithoutTablesThatDoNotFit) {
   for (CandidateWorker& worker : request.workers) worker.memory_bytes = uint64_t{64} << 30;
   const auto fast = MakePlan(request);
   ASSERT_TRUE(fast.ok()) << fast.status();
-  EXPECT_LT(fast->assignment.cells[0].memory_bytes, roomy->assignment.cells[0].memory_bytes - tables);
+  EXPECT_LT(fast->assignment.cells[0].memory_bytes,
+            roomy->assignment.cells[0].memory_bytes - tables);
   // Said by name, they are needed.
   request.spec.links.codecs.forward = "predict/gauss:bits=5";
   for (CandidateWorker& worker : request.workers) {

@@ -79,9 +79,9 @@ TEST(RunSpec, LeavesCodecsToThePlanWithinAnError) {
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, one);
   }
-  const auto none =
-      ParseRunSpec(std::string(kMinimal) + "links: { forward: none, backward: none, error: 0.05 }\n",
-                   "run.yaml", {});
+  const auto none = ParseRunSpec(
+      std::string(kMinimal) + "links: { forward: none, backward: none, error: 0.05 }\n", "run.yaml",
+      {});
   EXPECT_NE(
       Message(none.status()).find("links.error: no codec is left to the plan; set links.forward"),
       std::string_view::npos);

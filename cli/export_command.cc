@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <utility>
@@ -247,28 +249,60 @@ StatusOr<published::Weights> WeightsOf(Client& client, const RunSpec& spec,
   return published::FromJson(json);
 }
 
-// That of the weights that the run began with.
+ExportType TypeOf(const published::Tensor& tensor) {
+  return tensor.type == "BF16"  ? ExportType::kBf16
+         : tensor.type == "F16" ? ExportType::kFp16
+                                : ExportType::kFp32;
+}
+
+// The type that most numbers of the weights have with which the run began.
 ExportType UsualType(const published::Weights& weights) {
-  if (weights.tensors.empty()) return ExportType::kFp32;
-  const std::string& type = weights.tensors.front().type;
-  return type == "BF16" ? ExportType::kBf16 : type == "F16" ? ExportType::kFp16 : ExportType::kFp32;
+  std::map<ExportType, uint64_t> numbers = {{ExportType::kFp32, 0}};
+  for (const published::Tensor& tensor : weights.tensors) {
+    numbers[TypeOf(tensor)] += tensor.bytes / published::BytesOfType(tensor.type);
+  }
+  return std::ranges::max_element(numbers, {}, [](const auto& one) { return one.second; })->first;
+}
+
+// The name of the adapted model, by which others find it: that of its own config.json, such as
+// Qwen/Qwen2.5-0.5B. A path in there is of somebody else's machine.
+std::string BaseOf(const Source& source, const published::Weights& weights) {
+  using Json = nlohmann::json;
+  const Json config = Json::parse(weights.config_json, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  const std::string name =
+      config.is_object() && config.contains("_name_or_path") && config["_name_or_path"].is_string()
+          ? config["_name_or_path"].get<std::string>()
+          : "";
+  const bool is_name = std::ranges::count(name, '/') == 1 && name.front() != '/' &&
+                       name.front() != '.' && name.front() != '~' && name.back() != '/';
+  return is_name ? name : source.spec.weights.from;
 }
 
 Status WriteAdapters(const PartialFolder& folder, const Source& source, const ModelSpec& model,
-                     ExportType type, const published::Weights& weights, ShardFiles& shards) {
+                     ExportType type, const std::string& base, const published::Weights& weights,
+                     ShardFiles& shards) {
   return published::WriteAdapters(
       folder.path(),
-      {.model = model, .type = type, .base = source.spec.weights.from, .files = weights.files},
+      {.model = model,
+       .type = type,
+       .base = base.empty() ? BaseOf(source, weights) : base,
+       .files = weights.files},
       [&](const model::PlacedParameter& parameter) { return shards.Find(parameter.Name()); });
 }
 
 // The model whole: a checkpoint of LoRA has its adapters alone, so the rest comes from where the
 // run began.
 Status WriteModel(Client& client, const PartialFolder& folder, const Source& source,
-                  const ModelSpec& model, ExportType type, const published::Weights& weights,
-                  ShardFiles& shards) {
+                  const ModelSpec& model, ExportType type, bool each_its_own,
+                  const published::Weights& weights, ShardFiles& shards) {
   published::Export what{
       .model = model, .type = type, .original_config = weights.config_json, .files = weights.files};
+  if (each_its_own) {
+    what.type_of = [type, &weights, &model](const model::PlacedParameter& parameter) {
+      const auto tensor = published::TensorOf(weights, model, parameter);
+      return tensor.ok() ? TypeOf(**tensor) : type;
+    };
+  }
   what.model.lora.reset();
   if (!model.lora) {
     return published::WriteFolder(
@@ -321,10 +355,12 @@ StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options) {
   ModelSpec model = source.spec.model;
   model.vocabulary = model.VocabularyOver(source.vocabulary);
   const bool adapters = model.lora && !options.merged;
-  const ExportType type =
-      ParseType(options.type).value_or(adapters ? ExportType::kFp32 : UsualType(weights));
-  LH_RETURN_IF_ERROR(adapters ? WriteAdapters(*folder, source, model, type, weights, shards)
-                              : WriteModel(*client, *folder, source, model, type, weights, shards));
+  const std::optional<ExportType> asked = ParseType(options.type);
+  const ExportType type = asked.value_or(adapters ? ExportType::kFp32 : UsualType(weights));
+  LH_RETURN_IF_ERROR(
+      adapters ? WriteAdapters(*folder, source, model, type, options.base, weights, shards)
+               : WriteModel(*client, *folder, source, model, type,
+                            /*each_its_own=*/!asked, weights, shards));
   LH_RETURN_IF_ERROR(folder->Publish());
   invocation.terminal().err << fmt::format("{}step {} of {} {} in {}, as {}",
                                            adapters ? "the adapters of " : "", checkpoint.step(),
@@ -348,9 +384,14 @@ void AddExportCommand(Program& program) {
   command->add_option("--out", options->out, "The folder to make")->type_name("DIR")->required();
   command
       ->add_option("--dtype", options->type,
-                   "Type of the numbers: fp32, bf16, fp16, or auto: that of the weights that the "
-                   "run began with, fp32 without such and of adapters")
+                   "Type of the numbers: fp32, bf16, fp16, or auto: of each tensor that of the "
+                   "weights that the run began with, fp32 without such and of adapters")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
+  command
+      ->add_option("--base", options->base,
+                   "Name of the adapted model in adapter_config.json; default: the name that the "
+                   "model's config.json has, or its folder")
+      ->type_name("NAME");
   command->add_flag("--merged", options->merged,
                     "Write the whole model with the adapters added, where the run has LoRA");
 }

@@ -13,12 +13,15 @@ struct ExportOptions {
   std::string run;    // a run's id, or a name: the newest run of that name
   uint64_t step = 0;  // 0: the newest undamaged checkpoint
   std::string out;    // the new folder; must not exist yet
-  // "fp32", "bf16", "fp16", or "auto": the type of the weights that the run began with; fp32 if it
-  // began with none, and for adapters.
+  // "fp32", "bf16", "fp16", or "auto": each tensor has the type that it had in the weights with
+  // which the run began; fp32 if it began with none, and for adapters.
   std::string type = "auto";
   // For a run with LoRA. True: exports the whole model with the adapters merged in. False: exports
   // only the adapters.
   bool merged = false;
+  // For adapters: the name of the adapted model, as in adapter_config.json. "": the name that the
+  // model's config.json has, or the model's folder.
+  std::string base;
 };
 
 // Fetches the checkpoint from the coordinator and writes the folder. Returns the exit code kDone,

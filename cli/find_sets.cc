@@ -2,10 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/http/http_file.h"
 #include "run/data/sample_order.h"
 
@@ -15,6 +19,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kLargestList = uint64_t{256} << 20;  // of a data set's files
+constexpr uint64_t kLargestTokenizer = uint64_t{256} << 20;
+
+bool IsSameJson(const std::string& one, const std::string& other) {
+  using Json = nlohmann::json;
+  const Json first = Json::parse(one, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  const Json second = Json::parse(other, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  return !first.is_discarded() && first == second;
+}
 
 StatusOr<uint64_t> SizeOf(const std::string& place) {
   if (http::IsAddress(place)) return http::SizeOf(place);
@@ -109,6 +121,32 @@ StatusOr<data::Mixture> FindSets(const RunSpec& spec, const std::string& folder)
   if (!problems.empty()) return absl::InvalidArgumentError(problems.substr(1));
   LH_RETURN_IF_ERROR(CheckAgainst(spec, mixture));
   return mixture;
+}
+
+Status CheckTokenizers(const data::Mixture& mixture, const published::Weights& weights,
+                       const std::string& model_folder) {
+  constexpr std::string_view kFile = "tokenizer.json";
+  const auto of_model = std::ranges::find(weights.files, kFile, &published::SmallFile::name);
+  if (of_model == weights.files.end()) return absl::OkStatus();
+  const std::string sha256 = Sha256Hex(of_model->contents);
+  std::string problems;
+  for (const data::Source& source : mixture.sources) {
+    const data::DataSet& set = source.set;
+    if (set.tokenizer_sha256.empty() || set.tokenizer_sha256 == sha256) continue;
+    // Programs write the same tokenizer in several ways.
+    const std::string copy = fmt::format("tokenizer/{}", kFile);
+    const StatusOr<std::string> of_set =
+        source.on_web() ? http::ReadAll(http::AddressOf(source.folder, copy), kLargestTokenizer)
+                        : ReadFile(source.folder + "/" + copy, kLargestTokenizer);
+    if (of_set.ok() && IsSameJson(*of_set, of_model->contents)) continue;
+    problems += fmt::format(
+        "\ndata.sets: {}: its tokenizer {} is not that of the model in {}: {} differs (SHA-256 "
+        "{}... and {}...), so the same ids would be other words; prepare the set with --tokenizer "
+        "{}",
+        source.folder, set.tokenizer, model_folder, kFile, set.tokenizer_sha256.substr(0, 8),
+        sha256.substr(0, 8), model_folder);
+  }
+  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(problems.substr(1));
 }
 
 }  // namespace longhaul::cli

@@ -1,6 +1,11 @@
 #include "cli/program.h"
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ios>
+#include <string>
 #include <utility>
 
 #include "base/address.h"
@@ -137,20 +142,43 @@ CLI::App* Program::AddCommand(CLI::App* parent, const std::string& name,
 
 int Program::Run(int argc, const char* const* argv) {
   try {
-    if (argc == 1) {
-      terminal_.err << app_->help();
-      return kWrongUsage;
-    }
-    app_->parse(argc, argv);
-    return exit_code_;
-  } catch (const CLI::ParseError& error) {
-    const int code = app_->exit(error, terminal_.out, terminal_.err);
+    const int code = RunCommand(argc, argv);
+    // What nobody could write is lost, and the command has failed. Some commands print through
+    // stdio.
     terminal_.out.flush();
-    return code == 0 ? kDone : kWrongUsage;
+    if (terminal_.out && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+    return OutputIsLost();
+  } catch (const std::ios_base::failure&) {
+    return OutputIsLost();
   } catch (const std::exception& error) {
     terminal_.err << "longhaul failed: " << error.what() << std::endl;
     return kFailed;
   }
+}
+
+int Program::RunCommand(int argc, const char* const* argv) {
+  if (argc == 1) {
+    terminal_.err << app_->help();
+    return kWrongUsage;
+  }
+  try {
+    app_->parse(argc, argv);
+    return exit_code_;
+  } catch (const CLI::ParseError& error) {
+    return app_->exit(error, terminal_.out, terminal_.err) == 0 ? kDone : kWrongUsage;
+  }
+}
+
+int Program::OutputIsLost() {
+  const int error = errno;
+  // The stream is flushed once more when the process ends, where nothing may throw.
+  terminal_.out.exceptions(std::ios_base::goodbit);
+  // The reader of a pipe that ends early, such as head, wants no more.
+  if (error != EPIPE) {
+    terminal_.err << "longhaul: the output cannot be written"
+                  << (error == 0 ? "" : std::string(": ") + std::strerror(error)) << std::endl;
+  }
+  return kFailed;
 }
 
 void AddRunArgument(CLI::App* command, std::string* run) {

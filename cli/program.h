@@ -83,8 +83,8 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // Parses the arguments, runs the command, and returns the program's exit code. Call it once, on
-  // the main thread.
+  // Parses the arguments, runs the command, and returns the program's exit code: kFailed if the
+  // output could not be written. Call it once, on the main thread.
   int Run(int argc, const char* const* argv);
 
   // For files that add commands: adds a command with --coordinator, --token-file, --insecure and
@@ -126,6 +126,9 @@ class Program {
     bool json = false;
   };
   static std::vector<CLI::Option*> AddCommonFlags(CLI::App* app, CommonFlags& flags);
+  int RunCommand(int argc, const char* const* argv);
+  // Says that standard output cannot be written. Returns the exit code.
+  int OutputIsLost();
 
   Terminal terminal_;
   const LocalClusters clusters_;

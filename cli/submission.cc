@@ -1,9 +1,11 @@
 #include "cli/submission.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -16,6 +18,8 @@
 #include "cli/find_sets.h"
 #include "cli/progress.h"
 #include "proto/rpc/channel.h"
+#include "run/data/sample_order.h"
+#include "run/tokens/token_file.h"
 
 namespace longhaul::cli {
 namespace {
@@ -185,6 +189,26 @@ void FillInSets(Submission& submission) {
   spec.masks = submission.mixture->has_masks();
 }
 
+// The steps in which a run reads its training data as often as train.epochs says.
+uint64_t StepsOfEpochs(const RunSpec& spec, const Submission& submission) {
+  uint64_t windows = 0;
+  if (submission.mixture) {
+    for (const data::SourceWindows& source :
+         data::WindowsOfSources(*submission.mixture, spec.model.context, spec.validation.share)) {
+      windows += source.training;
+    }
+  } else {
+    // The tokenizer's arithmetic: a token of each byte, the end of the text for validation.
+    const uint64_t bytes = TotalBytes(submission.request);
+    const auto cut = static_cast<uint64_t>(static_cast<double>(bytes) * spec.validation.share);
+    windows = WindowsOf(bytes - cut, spec.model.context);
+  }
+  const double sequences = *spec.train.epochs * static_cast<double>(windows);
+  const uint64_t of_step = spec.TokensPerStep() / spec.model.context;
+  return std::max<uint64_t>(
+      1, static_cast<uint64_t>(std::ceil(sequences / static_cast<double>(of_step))));
+}
+
 StatusOr<Submission> Read(const std::string& file, const std::vector<std::string>& overrides,
                           bool with_data) {
   Submission submission;
@@ -204,6 +228,18 @@ StatusOr<Submission> Read(const std::string& file, const std::vector<std::string
     return FoundModel{.model = config.model, .longest_context = config.window};
   };
   LH_ASSIGN_OR_RETURN(submission.spec, ParseRunSpec(text, file, overrides, find_texts, find_model));
+  const bool has_steps = submission.spec.train.steps < kMostSteps;
+  if (with_data && submission.spec.train.epochs && !has_steps) {
+    const std::string steps =
+        fmt::format("train.steps={}", StepsOfEpochs(submission.spec, submission));
+    std::vector<std::string> settled = overrides;
+    settled.push_back(steps);
+    LH_ASSIGN_OR_RETURN(submission.spec, ParseRunSpec(text, file, settled, {}, find_model));
+    submission.request.add_overrides(steps);
+  }
+  if (submission.weights && submission.mixture) {
+    LH_RETURN_IF_ERROR(CheckTokenizers(*submission.mixture, *submission.weights, folder));
+  }
   // Workers look there, too, whatever folder they run in.
   if (submission.weights) submission.spec.weights.from = folder;
   if (submission.mixture) FillInSets(submission);

@@ -21,6 +21,8 @@ Terminal ProcessTerminal() {
   const char* term = std::getenv("TERM");
   const char* no_colour = std::getenv("NO_COLOR");
   const bool dumb = term != nullptr && std::string_view(term) == "dumb";
+  // A command ends at the first write that fails (Program::Run).
+  std::cout.exceptions(std::ios_base::badbit | std::ios_base::failbit);
   Terminal terminal{std::cout, std::cerr};
   terminal.out_is_terminal = isatty(STDOUT_FILENO) == 1 && !dumb;
   terminal.err_is_terminal = isatty(STDERR_FILENO) == 1 && !dumb;

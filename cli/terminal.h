@@ -26,7 +26,8 @@ struct Terminal {
   std::function<WindowSize()> size = [] { return WindowSize{}; };
 };
 
-// Returns standard output and error of this process. No color if the output is not a terminal,
+// Returns standard output and error of this process. A failed write to standard output throws
+// std::ios_base::failure from then on. No color if the output is not a terminal,
 // NO_COLOR is set or TERM is "dumb". A stream counts as no terminal if TERM is "dumb".
 Terminal ProcessTerminal();
 

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 struct GenerateOptions {
   std::string from;  // a folder, or a run
   uint64_t step = 0;
-  std::string prompt;
+  std::string prompt, device = "auto";
   bool chat = false;
   uint32_t tokens = 64, top_k = 0, threads = 1;
   double temperature = 0.8, top_p = 0.95;
@@ -55,6 +55,7 @@ StatusOr<int> Generate(Invocation& invocation, const GenerateOptions& options) {
   add("top-p", options.top_p);
   add("seed", options.seed);
   add("threads", options.threads);
+  add("device", options.device);
   if (options.chat) arguments.push_back("--chat");
   if (is_run) arguments.push_back("--temporary");
   Status status = RunPythonProgram(DataPart(), arguments);  // returns only if it fails
@@ -99,6 +100,10 @@ void AddGenerateCommand(Program& program) {
       ->check(CLI::Range(1e-6, 1.0))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Seed of the random numbers")->capture_default_str();
+  command
+      ->add_option("--device", options->device,
+                   "What computes: cpu, cuda, cuda:N, or auto, a GPU where there is one")
+      ->capture_default_str();
   command->add_option("--threads", options->threads, "Number of threads that compute")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -146,15 +147,14 @@ StatusOr<double> Chooser::Step() {
   const bool may_lead = schedule.searches_depth() && schedule.orders_data &&
                         request_.spec.pipeline.send_order != SendOrder::kAsReady;
   if (may_lead && most > 0) leads.push_back(most);
-  std::optional<double> best;
+  double best = std::numeric_limits<double>::infinity();
   for (const uint32_t lead : leads) {
     for (size_t s = 1; s < cost.stages.size(); ++s) cost.stages[s].activation_lead = lead;
     LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation, schedule::Simulate(cost, stop_));
     work_ += schedule::WorkOf(cost);
-    const double step = absl::ToDoubleSeconds(simulation.step);
-    best = std::min(best.value_or(step), step);
+    best = std::min(best, absl::ToDoubleSeconds(simulation.step));
   }
-  return *best;
+  return best;
 }
 
 void Chooser::TakeFromCoarsest(size_t distance) {

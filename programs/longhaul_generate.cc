@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <limits>
@@ -14,25 +15,40 @@
 #include <string>
 #include <vector>
 
+#include "base/device_name.h"
 #include "base/flags/command_line.h"
 #include "run/published/weights.h"
+#include "worker/stage/device/torch_cuda.h"
 #include "worker/stage/generator.h"
 
 namespace longhaul {
 namespace {
 
 struct Options {
-  std::string folder, dtype = "fp32";
+  std::string folder, dtype = "fp32", device = "auto";
   uint32_t tokens = 64, threads = 1, context = 0;
-  int64_t stop = -1;
+  std::vector<uint32_t> stop;
   worker::Sampling sampling;
 };
+
+// `auto`: the first GPU where there is one, else the CPU.
+StatusOr<DeviceName> OpenDevice(const std::string& text) {
+  const bool is_open = text == "auto";
+  LH_ASSIGN_OR_RETURN(const DeviceName device, ParseDeviceName(is_open ? "cuda" : text));
+  if (!device.cuda_index) return device;
+  const Status loaded = worker::LoadTorchCuda(worker::DefaultTorchCudaPath());
+  if (loaded.ok()) return device;
+  if (is_open) return DeviceName();
+  return loaded;
+}
 
 Status Generate(const Options& options) {
   LH_ASSIGN_OR_RETURN(const published::Weights weights, published::ReadFolder(options.folder));
   LH_ASSIGN_OR_RETURN(const published::Config config,
                       published::ParseConfig(weights.config_json, "config.json"));
-  worker::GeneratorOptions wanted{.model = config.model, .device = {}, .threads = options.threads};
+  LH_ASSIGN_OR_RETURN(const DeviceName device, OpenDevice(options.device));
+  worker::GeneratorOptions wanted{
+      .model = config.model, .device = device, .threads = options.threads};
   wanted.dtype = options.dtype == "bf16" ? ComputeDtype::kBf16 : ComputeDtype::kFp32;
   if (config.window) wanted.model.context = std::min(wanted.model.context, *config.window);
   if (options.context > 0) wanted.model.context = std::min(wanted.model.context, options.context);
@@ -64,8 +80,12 @@ Status Generate(const Options& options) {
       const StatusOr<std::span<const float>> logits = generator->Next(ids);
       if (absl::IsOutOfRange(logits.status()) && i > 0) break;  // the context is full
       LH_RETURN_IF_ERROR(logits.status());
+      if (!std::ranges::all_of(*logits, [](float logit) { return std::isfinite(logit); })) {
+        return absl::DataLossError(
+            "the model's outputs are not finite; its weights are broken, or training diverged");
+      }
       const uint32_t id = worker::Sample(*logits, options.sampling, place++);
-      if (static_cast<int64_t>(id) == options.stop) break;
+      if (std::ranges::count(options.stop, id) > 0) break;
       fmt::print("{}\n", id);
       std::fflush(stdout);
       ids = {static_cast<int32_t>(id)};
@@ -83,7 +103,12 @@ int Run(int argc, char** argv) {
   SetUpCommandLine(app);
   app.add_option("DIR", options.folder, "Folder with config.json and safetensors")->required();
   app.add_option("--tokens", options.tokens, "Maximum number of new tokens")->capture_default_str();
-  app.add_option("--stop", options.stop, "Id that ends the text")->type_name("ID");
+  app.add_option("--stop", options.stop, "Ids that end the text")
+      ->type_name("ID,...")
+      ->delimiter(',');
+  app.add_option("--device", options.device,
+                 "What computes: cpu, cuda, cuda:N, or auto, a GPU where there is one")
+      ->capture_default_str();
   app.add_option(
       "--context", options.context,
       "Maximum number of tokens of prompt and text together; default: the model's context");

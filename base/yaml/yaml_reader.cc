@@ -235,7 +235,10 @@ void Reader::ReadMap(const YAML::Node& node, const std::string& path, const Tabl
     const auto field = std::find_if(table.begin(), table.end(),
                                     [&](const Field& f) { return f.key == key.Scalar(); });
     if (field == table.end()) {
-      Fail(key, UnknownKey(key.Scalar(), path, table));
+      const std::string other = other_name_ ? other_name_(key.Scalar(), entry.second) : "";
+      Fail(key, other.empty() ? UnknownKey(key.Scalar(), path, table)
+                              : fmt::format("unknown key '{}'; here it is {}",
+                                            Printable(key.Scalar()), other));
       continue;
     }
     const std::string name = Join(path, field->key);

@@ -71,6 +71,11 @@ class Reader {
   // `source`: the name of the first source, for messages.
   explicit Reader(std::string source) : source_(std::move(source)) {}
 
+  // Returns what a key of another program is called here, for the message about an unknown key:
+  // "train.optimizer.lr", or "" if the key is not known elsewhere either. `value`: the key's.
+  using OtherName = std::function<std::string(const std::string& key, const YAML::Node& value)>;
+  void SetOtherNames(OtherName other_name) { other_name_ = std::move(other_name); }
+
   // Call SetSource before you read values of another source. `has_lines` is false for overrides.
   void SetSource(std::string source, bool has_lines);
 
@@ -114,6 +119,7 @@ class Reader {
     std::string text;
   };
   std::string source_;
+  OtherName other_name_;
   bool has_lines_ = true;
   std::string first_source_;
   std::map<std::string, Place, std::less<>> places_;

@@ -53,6 +53,10 @@ StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs
   const std::vector<std::string> overrides(request.overrides().begin(), request.overrides().end());
   LH_ASSIGN_OR_RETURN(RunSpec spec,
                       ParseRunSpec(request.run_yaml(), request.file_name(), overrides));
+  if (spec.train.epochs && spec.train.steps == kMostSteps) {
+    return absl::InvalidArgumentError(
+        "train.epochs: expected train.steps beside it, which `longhaul submit` fills in");
+  }
   uint64_t bytes = 0;
   std::string missing;
   for (const v1::DataFile& file : request.data_files()) {

@@ -83,6 +83,10 @@ StatusOr<DataSet> FromJson(const Json& json) {
   DataSet set;
   if (const Json tokenizer = json.value("tokenizer", Json()); tokenizer.is_object()) {
     set.tokenizer = tokenizer.value("name", std::string());
+    set.tokenizer_sha256 = tokenizer.value("sha256", std::string());
+    if (!set.tokenizer_sha256.empty() && !IsSha256Hex(set.tokenizer_sha256)) {
+      return Wrong("the hash of its tokenizer is none");
+    }
   }
   set.vocabulary = json.at("vocabulary").get<uint32_t>();
   set.bytes_per_token = json.at("bytes_per_token").get<uint32_t>();
@@ -90,6 +94,10 @@ StatusOr<DataSet> FromJson(const Json& json) {
   set.chunk_bytes = json.at("chunk_bytes").get<uint64_t>();
   if (const Json end = json.value("end_token", Json()); end.is_number_unsigned()) {
     set.end_token = end.get<uint32_t>();
+  }
+  set.ends_inside = json.value("ends_inside", uint64_t{0});
+  if (const Json targets = json.value("targets", Json()); targets.is_number_unsigned()) {
+    set.targets = targets.get<uint64_t>();
   }
   if (set.bytes_per_token != 2 && set.bytes_per_token != 4) {
     return Wrong(fmt::format("expected 2 or 4 bytes a token, got {}", set.bytes_per_token));
@@ -165,6 +173,30 @@ Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents)
           "tokenizer",
           source.folder, set.vocabulary, mixture.sources.front().folder, mixture.vocabulary()));
     }
+    const Source& first = mixture.sources.front();
+    if (!set.tokenizer_sha256.empty() && !first.set.tokenizer_sha256.empty() &&
+        set.tokenizer_sha256 != first.set.tokenizer_sha256) {
+      add(
+          fmt::format("{}: its tokenizer {} is another one than {} of {}: tokenizer.json differs "
+                      "(SHA-256 {}... "
+                      "and {}...); prepare both with one tokenizer",
+                      source.folder, set.tokenizer, first.set.tokenizer, first.folder,
+                      set.tokenizer_sha256.substr(0, 8), first.set.tokenizer_sha256.substr(0, 8)));
+    }
+    if (set.targets == 0u) {
+      add(
+          fmt::format("{}: the loss counts on none of its tokens, so nothing would be learned; "
+                      "`longhaul data show` shows what it has",
+                      source.folder));
+    }
+    if (by_documents && set.ends_inside > 0) {
+      add(fmt::format(
+          "{}: its end token {} also stands inside documents ({} times), as where it ends a turn "
+          "of "
+          "a conversation, so data.mask: document would cut these; prepare it with another "
+          "--end-token that stands in no document, or leave data.mask out",
+          source.folder, set.end_token.value_or(0), set.ends_inside));
+    }
     if (set.has_masks() != mixture.has_masks()) {
       add(fmt::format("{}: of {} and {} one has loss masks and the other has none", source.folder,
                       source.folder, mixture.sources.front().folder));
@@ -206,7 +238,10 @@ std::string ToJson(const Mixture& mixture) {
                 {"training", ListJson(set.training)},
                 {"validation", ListJson(set.validation)}};
     if (set.end_token) one["end_token"] = *set.end_token;
+    if (set.ends_inside > 0) one["ends_inside"] = set.ends_inside;
+    if (set.targets) one["targets"] = *set.targets;
     if (!set.tokenizer.empty()) one["tokenizer"] = {{"name", set.tokenizer}};
+    if (!set.tokenizer_sha256.empty()) one["tokenizer"]["sha256"] = set.tokenizer_sha256;
     sources.push_back(std::move(one));
   }
   const Json json = {

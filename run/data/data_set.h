@@ -43,11 +43,15 @@ struct TokenList {
 };
 
 struct DataSet {
-  std::string tokenizer;  // its name; empty: made from ready token files
+  std::string tokenizer;         // its name; empty: made from ready token files
+  std::string tokenizer_sha256;  // of its tokenizer.json; empty: unknown
   uint32_t vocabulary = 0;
   uint32_t bytes_per_token = 2;
   std::optional<uint32_t> end_token;  // id that ends a document; nullopt: unknown
-  uint32_t packed = 0;                // context for which documents were packed; 0: not packed
+  uint64_t ends_inside = 0;           // number of end tokens that end no document
+  // Number of training tokens whose loss counts; nullopt: unknown.
+  std::optional<uint64_t> targets;
+  uint32_t packed = 0;  // context for which documents were packed; 0: not packed
   uint64_t chunk_bytes = 0;
   TokenList training, validation;
 

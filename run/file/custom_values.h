@@ -9,8 +9,6 @@
 
 namespace longhaul::config {
 
-inline constexpr uint64_t kMostSteps = 1'000'000'000;
-
 // Check a run's name, a folder's name, a content address (SHA-256 in hex) or a replay's source.
 // Return what is wrong with the text, or "" if nothing is.
 std::string CheckName(std::string_view name);

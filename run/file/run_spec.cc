@@ -8,6 +8,7 @@
 
 #include "base/yaml/yaml_reader.h"
 #include "run/file/keys.h"
+#include "run/file/other_names.h"
 #include "run/file/run_spec_checks.h"
 
 namespace longhaul {
@@ -106,12 +107,19 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
     spec.train.dtype = ComputeDtype::kAuto;
     const Table table = config::TableOf(&draft);
     Reader reader{std::string(file_name)};
+    reader.SetOtherNames([](const std::string& key, const YAML::Node& value) {
+      return config::OtherName(key, value.IsScalar() ? value.Scalar() : "");
+    });
     reader.ReadMap(root, "", table);
     for (const std::string& text : overrides) ApplyOverride(reader, text, table);
     config::CompleteModel(draft.preset, find_model, reader, &spec);
     config::CompleteLora(reader, &spec.model);
     if (!spec.data.sets.empty() && !reader.Has("data.text"))
       reader.Assume("data.text", "data.sets");
+    if (spec.train.epochs && !reader.Has("train.steps")) {
+      reader.Assume("train.steps", "train.epochs");
+      spec.train.steps = kMostSteps;
+    }
     reader.RequireAll(table);
     FillExceptions(&spec.links);
     if (spec.replay && !reader.Has("validation.every")) spec.validation.every = 0;

@@ -219,10 +219,18 @@ struct LrScheduleSpec {
   friend bool operator==(const LrScheduleSpec&, const LrScheduleSpec&) = default;
 };
 
+// Maximum number of steps. A run that has train.epochs and no train.steps has this number until the
+// CLI has counted its data.
+inline constexpr uint64_t kMostSteps = 1'000'000'000;
+
 struct TrainSpec {
-  uint64_t steps = 0;            // required; 0, only with model.from: the run only validates
-  uint32_t microbatches = 0;     // required; per step, of each replica
-  uint32_t microbatch_size = 1;  // sequences
+  // Required, unless `epochs` is set; 0, only with model.from: the run only validates.
+  uint64_t steps = 0;
+  // Passes over the training data. The CLI makes `steps` of it where the run file has no steps;
+  // until then these are kMostSteps. nullopt: the run file does not say.
+  std::optional<double> epochs;
+  uint32_t microbatches = 0;                 // required; per step, of each replica
+  uint32_t microbatch_size = 1;              // sequences
   ComputeDtype dtype = ComputeDtype::kFp32;  // a run file without the key: auto
   uint64_t seed = 1;
   // GPUs use only algorithms that give the same bits each time, which costs some speed. CPUs always

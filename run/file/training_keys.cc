@@ -221,13 +221,30 @@ std::vector<Key> DataRows() {
   };
 }
 
+Value Epochs() {
+  Value value = Real([](auto& spec) -> auto& { return Begun(spec.train.epochs); },
+                     {.least = 0, .most = 1e6, .above_least = true});
+  value.text = [](const RunSpec& spec) {
+    return spec.train.epochs ? fmt::format("{}", *spec.train.epochs) : "";
+  };
+  value.copy = [](const RunSpec& from, RunSpec* to) { to->train.epochs = from.train.epochs; };
+  return value;
+}
+
 std::vector<Key> TrainRows() {
   return {
       {"train.steps",
        Whole(LH_AT(train.steps), 0, kMostSteps),
        kNothing,
        "Steps to train; 0, with model.from: the run only validates",
-       {.unit = "steps", .required = true}},
+       {.unit = "steps", .otherwise = "train.epochs", .required = true}},
+      {"train.epochs",
+       Epochs(),
+       kNothing,
+       "Passes over the training data, of which steps are made when the run is submitted; "
+       "train.steps goes before it",
+       {.otherwise = "as train.steps say",
+        .applies = [](const RunSpec& spec) { return spec.train.epochs.has_value(); }}},
       {"train.microbatches",
        Whole(LH_AT(train.microbatches), 1, 1u << 16),
        kStage | kModel,

@@ -403,6 +403,17 @@ StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) 
         file_name, named == nullptr ? "none" : TextOf(*named));
   }
   config = known->family == kGpt ? Gpt2(keys) : Llama(json, keys, *known);
+  if (const Json* code = keys.Find("auto_map"); code != nullptr) {
+    for (const char* model : {"AutoModelForCausalLM", "AutoModel"}) {
+      const auto file = code->is_object() ? code->find(model) : code->end();
+      if (!code->is_object() || file == code->end()) continue;
+      keys.Fail("auto_map", fmt::format("the model is computed by code of its own ({}: {}), which "
+                                        "longhaul does not run; expected a model that transformers "
+                                        "computes by itself",
+                                        model, TextOf(*file)));
+      break;
+    }
+  }
   if (keys.Find("quantization_config") != nullptr) {
     keys.Fail("quantization_config", "longhaul reads only weights that are not quantized");
   }

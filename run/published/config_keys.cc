@@ -18,7 +18,6 @@ const std::set<std::string_view> kWithoutEffect = {
     "architectures",
     "attention_dropout",
     "attn_pdrop",
-    "auto_map",
     "bos_token_id",
     "decoder_start_token_id",
     "do_sample",

@@ -30,15 +30,21 @@ uint64_t BytesIn(const model::PlacedParameter& parameter, ExportType type) {
   return parameter.parameter.shape.elements() * BytesOfType(TypeName(type));
 }
 
+using TypeOf = std::function<ExportType(const model::PlacedParameter& parameter)>;
+
+TypeOf TypeOfAll(ExportType type) {
+  return [type](const model::PlacedParameter& /*parameter*/) { return type; };
+}
+
 // In the model's order; at least a tensor in each.
-std::vector<Part> PartsOf(const Export& what) {
+std::vector<Part> PartsOf(const Export& what, const TypeOf& type_of) {
   const ModelSpec& model = what.model;
   std::vector<Part> parts(1);
   for (model::PlacedParameter& parameter : model::ParametersOf(
            model, *model.vocabulary,
            {.first_layer = 0, .layers = model.layers, .embedding = true, .head = true})) {
     LH_CHECK(parameter.parameter.is_published(), "{} is in no published model", parameter.Name());
-    const uint64_t bytes = BytesIn(parameter, what.type);
+    const uint64_t bytes = BytesIn(parameter, type_of(parameter));
     if (parts.back().bytes > 0 && parts.back().bytes + bytes > what.most_file_bytes) {
       parts.emplace_back();
     }
@@ -48,12 +54,12 @@ std::vector<Part> PartsOf(const Export& what) {
   return parts;
 }
 
-Status WritePart(const std::string& path, const Part& part, ExportType type,
+Status WritePart(const std::string& path, const Part& part, const TypeOf& type_of,
                  const FindValues& find) {
   std::vector<TensorEntry> entries;
   for (const model::PlacedParameter& parameter : part.parameters) {
     entries.push_back({.name = parameter.PublishedName(),
-                       .type = std::string(TypeName(type)),
+                       .type = std::string(TypeName(type_of(parameter))),
                        .shape = PublishedShape(parameter.parameter)});
   }
   LH_ASSIGN_OR_RETURN(const std::unique_ptr<PendingFile> file, PendingFile::Create(path));
@@ -65,7 +71,7 @@ Status WritePart(const std::string& path, const Part& part, ExportType type,
       return DataLoss("expected {} values of {}, got {}", parameter.parameter.shape.elements(),
                       parameter.Name(), values.size());
     }
-    LH_RETURN_IF_ERROR(file->Append(Encode(values, parameter.parameter, type)));
+    LH_RETURN_IF_ERROR(file->Append(Encode(values, parameter.parameter, type_of(parameter))));
   }
   return file->Publish();
 }
@@ -118,7 +124,7 @@ Status WriteAdapters(const std::string& folder, const AdapterExport& what, const
            what.model, *what.model.vocabulary, {.first_layer = 0, .layers = what.model.layers})) {
     if (parameter.parameter.adapter) adapters.parameters.push_back(std::move(parameter));
   }
-  return WritePart(folder + "/adapter_model.safetensors", adapters, what.type, find);
+  return WritePart(folder + "/adapter_model.safetensors", adapters, TypeOfAll(what.type), find);
 }
 
 Status WriteFolder(const std::string& folder, const Export& what, const FindValues& find) {
@@ -126,14 +132,15 @@ Status WriteFolder(const std::string& folder, const Export& what, const FindValu
                       WriteConfig(what.model, what.type, what.original_config));
   LH_RETURN_IF_ERROR(WriteFileAtomic(folder + "/config.json", config));
   LH_RETURN_IF_ERROR(WriteFiles(folder, what.files));
-  const std::vector<Part> parts = PartsOf(what);
+  const TypeOf type_of = what.type_of ? what.type_of : TypeOfAll(what.type);
+  const std::vector<Part> parts = PartsOf(what, type_of);
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   uint64_t total = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string name =
         parts.size() == 1 ? "model.safetensors"
                           : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size());
-    LH_RETURN_IF_ERROR(WritePart(fmt::format("{}/{}", folder, name), parts[i], what.type, find));
+    LH_RETURN_IF_ERROR(WritePart(fmt::format("{}/{}", folder, name), parts[i], type_of, find));
     total += parts[i].bytes;
     for (const auto& parameter : parts[i].parameters) map[parameter.PublishedName()] = name;
   }

@@ -16,8 +16,10 @@
 namespace longhaul::published {
 
 struct Export {
-  ModelSpec model;  // with its vocabulary, without `lora`
-  ExportType type = ExportType::kFp32;
+  ModelSpec model;                      // with its vocabulary, without `lora`
+  ExportType type = ExportType::kFp32;  // config.json says it
+  // Returns the type of a tensor. Empty: all tensors have `type`.
+  std::function<ExportType(const model::PlacedParameter& parameter)> type_of = {};
   std::string original_config;   // config.json of the imported model; empty: none
   std::vector<SmallFile> files;  // the tokenizer's
   // Maximum bytes of the tensors in one file. If all tensors have more, they are split over several

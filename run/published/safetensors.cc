@@ -73,6 +73,7 @@ StatusOr<TensorEntry> ParseEntry(const std::string& name, const Json& json) {
 }
 
 Status ParseMetadata(const Json& json, SafetensorsMetadata* metadata) {
+  if (json.is_null()) return absl::OkStatus();
   if (!json.is_object()) return Wrong("its metadata are no object");
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) return Wrong(fmt::format("its metadata '{}' is no text", key));

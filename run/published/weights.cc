@@ -31,10 +31,17 @@ constexpr size_t kHashBlockBytes = 1 << 20;
 constexpr uint64_t kMostBytes = uint64_t{1} << 62;  // of offsets and sizes that a text says
 
 // What a tokenizer's folder may have, by name; each is taken where it is there.
-constexpr const char* kTokenizerFiles[] = {
-    "added_tokens.json", "chat_template.jinja",     "generation_config.json",
-    "merges.txt",        "special_tokens_map.json", "tokenizer.json",
-    "tokenizer.model",   "tokenizer_config.json",   "vocab.json"};
+constexpr const char* kTokenizerFiles[] = {"added_tokens.json",
+                                           "chat_template.jinja",
+                                           "chat_template.json",
+                                           "generation_config.json",
+                                           "merges.txt",
+                                           "special_tokens_map.json",
+                                           "tokenizer.json",
+                                           "tokenizer.model",
+                                           "tokenizer_config.json",
+                                           "vocab.json",
+                                           "vocab.txt"};
 
 // Values that the model does not learn: it makes them itself.
 bool IsMade(std::string_view name) {

@@ -104,6 +104,7 @@ def add_generate(commands):
     command.add_argument("--temporary", action="store_true", help="delete the folder in the end")
     command.add_argument("--prompt", required=True)
     command.add_argument("--chat", action="store_true")
+    command.add_argument("--device", required=True)
     for name in ("tokens", "top-k", "seed", "threads"):
         command.add_argument(f"--{name}", type=int, required=True)
     for name in ("temperature", "top-p"):

@@ -19,45 +19,66 @@ def generate(options):
 
 
 def run(options):
+    check_text(options.prompt)
     tokenizer = Tokenizer(options.folder, what="FROM")
-    if options.chat:
-        prompt = conversation(tokenizer, options)
+    if options.chat:  # templates have the begin token in them
+        ids = tokenizer.backend.encode(conversation(tokenizer, options), add_special_tokens=False).ids
     else:
-        prompt = options.prompt
-    ids = tokenizer.backend.encode(prompt, add_special_tokens=False).ids
-    if not ids:
+        ids = beginning(tokenizer, options.prompt)
+    if not tokenizer.backend.encode(options.prompt, add_special_tokens=False).ids:
         raise Problem("--prompt: expected some text, got none")
     command = [options.program, options.folder, "--tokens", str(options.tokens), "--temperature",
                str(options.temperature), "--top-k", str(options.top_k), "--top-p", str(options.top_p), "--seed",
-               str(options.seed), "--threads", str(options.threads)]
-    stop = end_token(tokenizer)
-    if stop is not None:
-        command += ["--stop", str(stop)]
-    if not options.chat:
-        sys.stdout.write(printable(prompt))
-        sys.stdout.flush()
+               str(options.seed), "--threads", str(options.threads), "--device", options.device]
+    stop = end_tokens(tokenizer)
+    if stop:
+        command += ["--stop", ",".join(map(str, stop))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         process.stdin.write(" ".join(map(str, ids)) + "\n")
         process.stdin.close()
-        follow(tokenizer, process.stdout)
+        follow(tokenizer, ids, "" if options.chat else options.prompt, process.stdout)
     if process.returncode != 0:
         sys.exit(1)  # it has said why
 
 
-def follow(tokenizer, lines):
-    """Prints text as soon as its characters are whole."""
-    ids, shown = [], ""
+def check_text(prompt):
+    try:
+        prompt.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Problem("--prompt: expected UTF-8, got other bytes") from error
+
+
+def beginning(tokenizer, prompt):
+    """The prompt's ids, with the token before them that the tokenizer puts before a text."""
+    plain = tokenizer.backend.encode(prompt, add_special_tokens=False).ids
+    whole = tokenizer.backend.encode(prompt, add_special_tokens=True).ids
+    # Some tokenizers put an end token behind a text, too, which a text that goes on has not.
+    first = next((k for k in range(len(whole)) if whole[k:k + len(plain)] == plain), None)
+    before = whole[:first] if plain and first else []
+    if not before and tokenizer.beside("tokenizer_config.json").get("add_bos_token") is True:
+        token = tokenizer.backend.token_to_id(tokenizer.special_tokens().get("bos_token", ""))
+        before = [] if token is None or plain[:1] == [token] else [token]
+    return before + plain
+
+
+def follow(tokenizer, prompt_ids, prompt, lines):
+    """Prints the prompt once the model has answered, then text as soon as its characters are whole. Ids are decoded with those
+    of the prompt: alone, some tokenizers take the space before a word from them."""
+    ids, begun = list(prompt_ids), False
+    shown = tokenizer.backend.decode(ids, skip_special_tokens=True)
     for line in lines:
+        if not begun:
+            sys.stdout.write(printable(prompt))
+            begun = True
         if not line.strip():
+            sys.stdout.write("\n")
             break
         ids.append(int(line))
         text = tokenizer.backend.decode(ids, skip_special_tokens=True)
-        if text.endswith(UNFINISHED) or not text.startswith(shown):
-            continue
-        sys.stdout.write(printable(text[len(shown):]))
+        if not text.endswith(UNFINISHED) and text.startswith(shown):
+            sys.stdout.write(printable(text[len(shown):]))
+            shown = text
         sys.stdout.flush()
-        shown = text
-    sys.stdout.write("\n")
 
 
 def conversation(tokenizer, options):
@@ -72,9 +93,15 @@ def conversation(tokenizer, options):
     return text
 
 
-def end_token(tokenizer):
-    """None where the tokenizer names none: then the text has all its tokens."""
+def end_tokens(tokenizer):
+    """Ids that end a text, by the tokenizer and the model's own files; none: the text has all its tokens."""
+    found = set()
     try:
-        return tokenizer.end_token()
+        found.add(tokenizer.end_token())
     except Problem:
-        return None
+        pass
+    for file in ("generation_config.json", "config.json"):
+        named = tokenizer.beside(file).get("eos_token_id")
+        found.update(id_ for id_ in (named if isinstance(named, list) else [named])
+                     if isinstance(id_, int) and not isinstance(id_, bool) and id_ >= 0)
+    return sorted(found)

@@ -100,6 +100,10 @@ def export(cluster, run, base):
               "target_modules": [name.split(".")[1] for name in SHAPES]}
     if {key: config.get(key) for key in wanted} != wanted:
         raise AssertionError(f"{config} instead of {wanted}")
+    cluster.cli("export", run, "--out", cluster.folder / "named", "--base", "owner/model")
+    named = json.loads((cluster.folder / "named" / "adapter_config.json").read_text())["base_model_name_or_path"]
+    if named != "owner/model":
+        raise AssertionError(f"--base owner/model: the adapters are of {named}")
     adapters = read_safetensors(folder / "adapter_model.safetensors")
     shapes = {}
     for layer in range(LAYERS):

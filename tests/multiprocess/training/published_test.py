@@ -43,16 +43,17 @@ def shapes(tied):
 
 
 def make_model(folder, kind, tied):
-    """Random numbers in Qwen2.5's layout. `kind`: F32 or BF16."""
+    """Random numbers in Qwen2.5's layout. `kind`: F32, BF16, or MIXED, with norms and head in F32."""
     random.seed(7)
     tensors = {}
     for name, shape in shapes(tied):
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)
         values = [random.gauss(1 if "norm" in name else 0, 0.1) for _ in range(count)]
         raw = struct.pack(f"<{count}f", *values)
-        if kind == "BF16":
+        own = kind if kind != "MIXED" else "F32" if "norm" in name or "head" in name else "BF16"
+        if own == "BF16":
             raw = b"".join(raw[i + 2:i + 4] for i in range(0, len(raw), 4))
-        tensors[name] = (kind, shape, raw)
+        tensors[name] = (own, shape, raw)
     folder.mkdir()
     write_safetensors(folder / "model.safetensors", tensors)
     torch_dtype = "float32" if kind == "F32" else "bfloat16"
@@ -186,6 +187,7 @@ def main():
         with Cluster(sys.argv[1], folder, workers=4) as cluster:
             round_trip(cluster, "F32")
             round_trip(cluster, "BF16")
+            round_trip(cluster, "MIXED")
             tied(cluster)
             elsewhere(cluster)
 

@@ -62,6 +62,92 @@ class GenerateTest(DataTest):
         said = self.generate("--prompt", "Hi", "--chat", "--tokens", 8, "--temperature", 0, folder=folder).stdout
         self.assertEqual(said, tokenizer.decode(ids) + "\n")
 
+    def copy(self, name, **files):
+        """The model in a folder of its own, with changed files."""
+        folder = self.folder / name
+        shutil.copytree(MODEL, folder)
+        for file, change in files.items():
+            path = folder / f"{file}.json"
+            kept = json.loads(path.read_text()) if path.exists() else {}
+            path.write_text(json.dumps({**kept, **change}))
+        return folder
+
+    def test_end_tokens_are_those_of_all_files(self):
+        prompt, ids, tokenizer = self.greedy("The rain", 12)
+        self.assertGreater(len(set(ids)), 3)
+        places = {id_: ids.index(id_) for id_ in ids}
+        later = sorted(places, key=places.get)[1:4]  # not the first: something is to be seen
+        for name, files in (("generation", {"generation_config": {"eos_token_id": [later[1], later[0]]}}),
+                            ("config", {"config": {"eos_token_id": [later[0]]}}),
+                            ("both", {"generation_config": {"eos_token_id": later[2]}, "config": {"eos_token_id": later[0]}})):
+            folder = self.copy(name, **files)
+            said = self.generate("--prompt", "The rain", "--tokens", 12, "--temperature", 0, folder=folder).stdout
+            whole = tokenizer.decode(prompt + ids[:places[later[0]]])
+            self.assertEqual(said, "The rain" + whole[len(tokenizer.decode(prompt)):] + "\n", name)
+
+    def sentencepiece_like(self, folder):
+        """A tokenizer with a space before each word, which a decoder strips from the first word of what it decodes."""
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+        vocabulary = {f"\u2581w{k}": k for k in range(96)}
+        tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="\u2581w0"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        tokenizer.decoder = decoders.Metaspace()
+        tokenizer.save(str(folder / "tokenizer.json"))
+        return tokenizer
+
+    def test_words_keep_their_spaces(self):
+        folder = self.copy("spaces", tokenizer_config={})
+        (folder / "tokenizer_config.json").write_text("{}")
+        tokenizer = self.sentencepiece_like(folder)
+        said = self.generate("--prompt", "w7 w9", "--tokens", 5, "--temperature", 0, folder=folder).stdout
+        ids = [int(word) for word in run(IDS, folder, "--tokens", 5, "--temperature", 0, text="7 9\n").stdout.split()]
+        self.assertEqual(said, tokenizer.decode([7, 9, *ids]) + "\n")
+        self.assertTrue(said.startswith("w7 w9 w"), said)
+
+    def test_a_text_begins_with_the_token_that_the_tokenizer_puts(self):
+        from tokenizers import processors
+
+        wanted = run(IDS, MODEL, "--tokens", 6, "--temperature", 0, text="3 7 9\n").stdout
+        for name in ("processor", "flag"):
+            folder = self.copy(name)
+            tokenizer = self.sentencepiece_like(folder)
+            config = {"bos_token": "\u2581w3", "eos_token": "\u2581w95"}
+            if name == "processor":  # with an end token, which a text that goes on has not
+                tokenizer.post_processor = processors.TemplateProcessing(
+                    single="\u2581w3 $A \u2581w95", special_tokens=[("\u2581w3", 3), ("\u2581w95", 95)])
+                tokenizer.save(str(folder / "tokenizer.json"))
+            else:
+                config["add_bos_token"] = True
+            (folder / "tokenizer_config.json").write_text(json.dumps(config))
+            said = self.generate("--prompt", "w7 w9", "--tokens", 6, "--temperature", 0, folder=folder).stdout
+            begun = tokenizer.decode([3, 7, 9], skip_special_tokens=True)
+            text = tokenizer.decode([3, 7, 9, *map(int, wanted.split())], skip_special_tokens=True)
+            self.assertEqual(said, "w7 w9" + text[len(begun):] + "\n", name)
+
+    def test_outputs_that_are_not_finite_are_an_error(self):
+        folder = self.copy("broken")
+        path = folder / "model.safetensors"
+        content = bytearray(path.read_bytes())
+        data = 8 + int.from_bytes(content[:8], "little")
+        begin, end = json.loads(content[8:data])["model.norm.weight"]["data_offsets"]
+        content[data + begin:data + end] = b"\xff" * (end - begin)  # NaN in any type
+        path.write_bytes(content)
+        for temperature in (0, 1):
+            failed = self.generate("--prompt", "The rain", "--temperature", temperature, folder=folder, code=1)
+            self.assertIn("the model's outputs are not finite", failed.stderr)
+            self.assertEqual(failed.stdout, "")
+
+    def test_a_prompt_is_utf8_and_printed_once_the_model_is_read(self):
+        done = subprocess.run([LONGHAUL, "generate", str(MODEL), b"--prompt=\xff\xfea"], capture_output=True, check=False,
+                              env={"PATH": "/usr/bin:/bin", "LONGHAUL_PYTHON": sys.executable})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"--prompt: expected UTF-8", done.stderr)
+        folder = self.copy("refused", config={"hidden_act": "tanh"})
+        failed = self.generate("--prompt", "The rain", folder=folder, code=1)
+        self.assertEqual(failed.stdout, "")
+        self.assertTrue(failed.stderr.startswith("longhaul-generate: "), failed.stderr)
+
     def test_wrong_input_is_named(self):
         self.assertIn("--prompt: expected some text", self.generate("--prompt", "", code=1).stderr)
         self.assertIn("FROM: expected tokenizer.json", self.generate(

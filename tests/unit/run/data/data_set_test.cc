@@ -158,10 +158,48 @@ TEST(CheckMixture, DocumentsNeedAnEndTokenOnlyWhereTheyAreAsked) {
   EXPECT_THAT(std::string(Message(CheckMixture(mixture, 32, true))), HasSubstr("--end-token"));
 }
 
+// Where the end token stands inside documents too, a reader that looks for it would cut them.
+TEST(CheckMixture, DocumentsWhoseEndTokenStandsInsideAreRefusedWhereTheyAreAsked) {
+  Json chats = SetJson();
+  chats["ends_inside"] = 12;
+  const Mixture mixture{{SourceOf("/chats", chats)}};
+  EXPECT_TRUE(CheckMixture(mixture, 64).ok());
+  EXPECT_THAT(std::string(Message(CheckMixture(mixture, 64, /*by_documents=*/true))),
+              HasSubstr("/chats: its end token 7 also stands inside documents (12 times)"));
+}
+
+TEST(CheckMixture, SetsOfTwoTokenizersAreRefusedAndNamed) {
+  const auto with = [](const std::string& name, char digit) {
+    Json json = SetJson();
+    json["tokenizer"]["name"] = name;
+    json["tokenizer"]["sha256"] = std::string(64, digit);
+    return json;
+  };
+  Mixture mixture{{SourceOf("/a", with("one", '1')), SourceOf("/b", with("other", '1'))}};
+  EXPECT_TRUE(CheckMixture(mixture, 64).ok());  // one file under two names
+  mixture.sources[1] = SourceOf("/b", with("other", '2'));
+  EXPECT_THAT(std::string(Message(CheckMixture(mixture, 64))),
+              HasSubstr("/b: its tokenizer other is another one than one of /a"));
+  mixture.sources[1] = SourceOf("/b");  // unknown, as of older sets
+  EXPECT_TRUE(CheckMixture(mixture, 64).ok());
+}
+
+TEST(CheckMixture, ASetWithoutTargetsTeachesNothing) {
+  Json json = SetJson(true);
+  json["targets"] = 0;
+  EXPECT_THAT(std::string(Message(CheckMixture({{SourceOf("/a", json)}}, 64))),
+              HasSubstr("/a: the loss counts on none of its tokens"));
+  json["targets"] = 1;
+  EXPECT_TRUE(CheckMixture({{SourceOf("/a", json)}}, 64).ok());
+}
+
 TEST(Mixture, ReadsAsItWasWritten) {
   Mixture mixture{{SourceOf("/a \"b\"", SetJson(true)), SourceOf("http://h/c")}};
   mixture.sources[1].weight = 0.1;
   mixture.sources[1].set.end_token = std::nullopt;
+  mixture.sources[1].set.ends_inside = 3;
+  mixture.sources[1].set.targets = 4;
+  mixture.sources[1].set.tokenizer_sha256 = std::string(64, 'c');
   const std::string text = ToJson(mixture);
   EXPECT_EQ(MixtureFromJson(text).value(), mixture);
   EXPECT_EQ(ToJson(MixtureFromJson(text).value()), text);

@@ -1,12 +1,15 @@
 // What is said of run files that cannot be.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "run/file/keys.h"
+#include "run/file/other_names.h"
 #include "run/file/run_spec.h"
 #include "tests/unit/run/file/run_texts.h"
 
@@ -57,7 +60,7 @@ TEST(RunSpec, MissingKeysSayWhatIsExpected) {
       R"(run.yaml:2:8: the key 'model.hidden' is missing; expected a whole number from 1 to 131072
 run.yaml:2:8: the key 'model.context' is missing; expected a whole number from 1 to 4194304
 run.yaml:3:1: the key 'data.text' is missing; expected file names or globs, such as [corpus/*.txt]
-run.yaml:4:8: train: expected a mapping with steps, microbatches, microbatch_size, dtype, seed, deterministic, on_nonfinite, optimizer, schedule, lora, got '5')");
+run.yaml:4:8: train: expected a mapping with steps, epochs, microbatches, microbatch_size, dtype, seed, deterministic, on_nonfinite, optimizer, schedule, lora, got '5')");
 }
 
 TEST(RunSpec, ImpossibleCombinations) {
@@ -287,6 +290,42 @@ TEST(RunSpec, HostileTextNeverCrashes) {
     }
     check(text);
   }
+}
+
+// People bring the names of the program that they used before.
+TEST(RunSpecErrors, KeysOfOtherProgramsHaveTheirNamesHere) {
+  EXPECT_EQ(ErrorOf(std::string(kMinimal) + R"(learning_rate: 2e-5
+per_device_train_batch_size: 4
+gradient-accumulation-steps: 8
+bf16: true
+gradient_checkpointing: true
+lr_scheduler_type: constant_with_warmup
+output_dir: out
+warmup_ratio: 0.03
+)"),
+            R"(run.yaml:5:1: unknown key 'learning_rate'; here it is train.optimizer.lr: 2e-5
+run.yaml:6:1: unknown key 'per_device_train_batch_size'; here it is train.microbatch_size: 4
+run.yaml:7:1: unknown key 'gradient-accumulation-steps'; here it is train.microbatches: 8
+run.yaml:8:1: unknown key 'bf16'; here it is train.dtype: bf16
+run.yaml:9:1: unknown key 'gradient_checkpointing'; here it is pipeline.recompute: blocks
+run.yaml:10:1: unknown key 'lr_scheduler_type'; here it is train.schedule.kind: constant
+run.yaml:11:1: unknown key 'output_dir'; here it is no key: checkpoints are on the workers' disks, and `longhaul export --out` writes a model
+run.yaml:12:1: unknown key 'warmup_ratio'; here it is train.schedule.warmup, in steps: this share of train.steps)");
+  EXPECT_EQ(
+      ErrorOf(kMinimal, {"train.num_train_epochs=3"}),
+      "--set train.num_train_epochs=3: unknown key 'num_train_epochs'; here it is train.epochs: 3");
+}
+
+// Every name leads to a key that there is, or to a sentence.
+TEST(RunSpecErrors, NamesOfOtherProgramsLeadToKeys) {
+  for (const char* theirs : {"lr", "max_steps", "grad_clip", "n_layer", "lora_r", "save_steps",
+                             "tensor_parallel_size", "num_key_value_heads", "val_set_size"}) {
+    const std::string name = config::OtherName(theirs, "");
+    EXPECT_TRUE(std::ranges::any_of(config::Keys(),
+                                    [&](const config::Key& key) { return key.path == name; }))
+        << theirs << ": " << name;
+  }
+  EXPECT_EQ(config::OtherName("lyers", "3"), "");
 }
 
 }  // namespace

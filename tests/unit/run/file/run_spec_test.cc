@@ -93,6 +93,24 @@ TEST(RunSpec, LeavesCodecsToThePlanWithinAnError) {
   EXPECT_NE(Message(large.status()).find("links.error: expected"), std::string_view::npos);
 }
 
+TEST(RunSpec, EpochsStandForStepsUntilTheDataAreCounted) {
+  std::string file(kMinimal);
+  const size_t at = file.find("steps:");
+  ASSERT_NE(at, std::string::npos);
+  std::string by_epochs = file;
+  by_epochs.replace(at, 6, "epochs:");
+  const auto open = ParseRunSpec(by_epochs, "run.yaml", {});
+  ASSERT_TRUE(open.ok()) << open.status();
+  EXPECT_TRUE(open->train.epochs.has_value());
+  EXPECT_EQ(open->train.steps, kMostSteps);
+  const auto settled = ParseRunSpec(by_epochs, "run.yaml", {"train.steps=7"});
+  ASSERT_TRUE(settled.ok()) << settled.status();
+  EXPECT_EQ(settled->train.steps, 7u);
+  const auto again = ParseRunSpec(ToYaml(*settled), "again.yaml", {});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *settled);
+}
+
 TEST(RunSpec, ToYamlRoundTrips) {
   for (const std::string_view yaml : {kMinimal, kEveryKey}) {
     const auto spec = ParseRunSpec(yaml, "run.yaml", {});

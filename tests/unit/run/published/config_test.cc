@@ -302,6 +302,10 @@ TEST(ParseConfig, EachKeyThatIsComputedOtherwiseIsRefusedByName) {
       {"qwen2_moe", "shared_expert_gate", false, "got false"},
       {"qwen2_moe", "shared_expert_intermediate_size", 0, "expected a whole number from 1"},
       {"qwen3", "quantization_config", {{"bits", 4}}, "only weights that are not quantized"},
+      {"qwen3",
+       "auto_map",
+       {{"AutoModelForCausalLM", "modeling_own.OwnForCausalLM"}},
+       "computed by code of its own (AutoModelForCausalLM: \"modeling_own.OwnForCausalLM\")"},
       {"qwen3", "hidden_act", std::string(1000, 'x'), "got a text of 1002 bytes"},
   };
   for (const auto& [folder, key, value, text] : cases) {

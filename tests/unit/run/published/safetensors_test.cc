@@ -182,6 +182,15 @@ TEST(SafetensorsTable, HeaderBytesAreKnownFromTheFirstEight) {
   EXPECT_EQ(of(0, 8).value(), 8u);
 }
 
+TEST(SafetensorsTable, NoMetadataMayBeNull) {
+  const std::string file =
+      FileOf(R"({"__metadata__":null,"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8);
+  const auto table = ParseSafetensorsTable(std::as_bytes(std::span(file)), file.size());
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_TRUE(table->metadata.empty());
+  EXPECT_EQ(table->tensors.size(), 1u);
+}
+
 TEST(SafetensorsTable, HostileHeadersAreRefused) {
   EXPECT_THAT(TableError(std::string(16, '\xff')),
               HasSubstr("promises a header of 18446744073709551615 bytes"));

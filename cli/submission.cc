@@ -41,7 +41,7 @@ Status ReadPieces(const std::string& path, uint64_t offset, uint64_t limit,
     return FromErrno("cannot read " + path, errno);
   }
   std::string buffer(kChunkBytes, '\0');
-  while (limit > 0) {
+  while (limit > 0 && std::feof(file.get()) == 0) {
     const size_t bytes =
         std::fread(buffer.data(), 1, std::min<uint64_t>(buffer.size(), limit), file.get());
     if (std::ferror(file.get()) != 0) return FromErrno("cannot read " + path, errno);

@@ -169,6 +169,9 @@ std::vector<Key> LlamaKeys() {
                                  RequiredKey{&ModelSpec::intermediate, 1u << 19,
                                              "the width of its MLP", UsualIntermediate},
                                  "Width of the MLP"});
+  keys.push_back({"nope_every",
+                  WholeKey{.field = &ModelSpec::nope_every, .most = 1u << 12, .least = 0},
+                  "Every so many layers one has no rotary embeddings; 0: none"});
   return keys;
 }
 

@@ -64,6 +64,9 @@ struct ModelSpec {
   // below rope_original_context / rope_high_frequency are not.
   double rope_low_frequency = 1, rope_high_frequency = 4;
   uint32_t rope_original_context = 8192;
+  // Layers without rotary embeddings: of layers 1, 2, ... those whose number is a multiple; 0:
+  // none.
+  uint32_t nope_every = 0;
   double norm_epsilon = 1e-5;        // of all norms; omitted: 1e-5 in gpt, else 1e-6
   bool qkv_bias = false;             // biases in the projections to queries, keys and values
   bool qk_norm = false;              // queries and keys of each head go through an RMSNorm
@@ -80,6 +83,8 @@ struct ModelSpec {
   uint32_t HeadChannels() const { return head_channels > 0 ? head_channels : hidden / heads; }
   uint32_t QueryChannels() const { return HeadChannels() * heads; }
   uint32_t KvChannels() const { return HeadChannels() * kv_heads; }
+  // True if layer `index`, counted from 0, has rotary embeddings.
+  bool HasRotary(uint32_t index) const { return nope_every == 0 || (index + 1) % nope_every != 0; }
   bool has_experts() const { return family == ModelFamily::kMoe; }
   // True if embedding and head are one trained matrix. Two stages may each hold a copy; they then
   // sum its gradient.

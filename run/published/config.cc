@@ -124,6 +124,7 @@ struct ModelType {
   bool qkv_bias = false, qk_norm = false;
   std::optional<uint32_t> window = std::nullopt;
   double norm_epsilon = 1e-6;
+  uint32_t nope_every = 0;
 
   bool experts() const { return family == kMoe; }
 };
@@ -133,6 +134,13 @@ constexpr ModelType kModelTypes[] = {
     {"mistral", "MistralForCausalLM", kLlama, 8, 0, 1e4, 131072, false, false, 4096},
     {"qwen2", "Qwen2ForCausalLM", kLlama, 32, 0, 1e4, 32768, true, false, 4096},
     {"qwen3", "Qwen3ForCausalLM", kLlama, 32, 128, 1e4, 32768, false, true, 4096},
+    {.name = "smollm3",
+     .architecture = "SmolLM3ForCausalLM",
+     .family = kLlama,
+     .kv_heads = 4,
+     .rope_theta = 2e6,
+     .context = 32768,
+     .nope_every = 4},
     {"mixtral", "MixtralForCausalLM", kMoe, 8, 0, 1e6, 131072, false, false, std::nullopt, 1e-5},
     {"qwen2_moe", "Qwen2MoeForCausalLM", kMoe, 16, 0, 1e4, 32768, true, false, 4096},
     {"qwen3_moe", "Qwen3MoeForCausalLM", kMoe, 4, 0, 1e4, 32768, false, true, 4096},
@@ -181,8 +189,8 @@ std::optional<uint32_t> ReadWindow(const Json& json, ConfigKeys& keys, const Mod
   }
   const Json* types = keys.Find("layer_types");
   const bool named = types != nullptr && NamesSliding(*types, keys);
-  const bool qwen = like.qkv_bias || like.qk_norm;
-  if (!qwen) return window;
+  const bool by_flag = like.qkv_bias || like.qk_norm || like.nope_every > 0;
+  if (!by_flag) return window;
   // Which layers of those with experts have it differs from version to version of transformers.
   if (like.experts()) {
     keys.Find("max_window_layers");
@@ -198,6 +206,34 @@ std::optional<uint32_t> ReadWindow(const Json& json, ConfigKeys& keys, const Mod
   }
   const bool slides = types != nullptr ? named : full < layers;
   return keys.Flag("use_sliding_window", false) && slides ? window : std::nullopt;
+}
+
+// `no_rope_layers` has a 0 for each layer without rotary embeddings; without it they are every
+// `no_rope_layer_interval`-th.
+uint32_t ReadLayersWithoutRope(ConfigKeys& keys, uint32_t usual, uint32_t layers) {
+  const Json* const list = keys.Find("no_rope_layers");
+  const uint32_t every = keys.Whole("no_rope_layer_interval", kMostWhole, usual);
+  if (list == nullptr) return every;
+  const bool fits =
+      list->is_array() && list->size() == layers &&
+      std::ranges::all_of(*list, [](const Json& one) { return one == 0 || one == 1; });
+  if (!fits) {
+    keys.Fail("no_rope_layers",
+              fmt::format("expected a list of {} numbers 0 or 1, got {}", layers, TextOf(*list)));
+    return every;
+  }
+  const auto first = static_cast<uint32_t>(std::ranges::find(*list, Json(0)) - list->begin());
+  const uint32_t found = first == layers ? 0 : first + 1;
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    const bool expected = found == 0 || (layer + 1) % found != 0;
+    if (((*list)[layer] == 1) == expected) continue;
+    keys.Fail("no_rope_layers",
+              fmt::format("longhaul computes models in which every n-th layer has no rotary "
+                          "embeddings; here it is layer {}, and layer {} breaks that",
+                          first + 1, layer + 1));
+    return every;
+  }
+  return found;
 }
 
 // The MLP of a model with experts.
@@ -266,6 +302,9 @@ Config Llama(const Json& json, ConfigKeys& keys, const ModelType& like) {
     model.head_channels = keys.Whole("head_dim", kMostWhole, std::nullopt);
   }
   ReadRope(keys, like.rope_theta, &model);
+  if (like.nope_every > 0) {
+    model.nope_every = ReadLayersWithoutRope(keys, like.nope_every, model.layers);
+  }
   config.window = ReadWindow(json, keys, like, model.layers);
   keys.Require("hidden_act", {"silu"});
   keys.Require("attention_bias", {false});
@@ -308,6 +347,12 @@ StatusOr<std::string_view> ModelTypeOfExperts(const ModelSpec& model) {
 StatusOr<std::string_view> ModelTypeOf(const ModelSpec& model) {
   if (model.family == kGpt) return "gpt2";
   if (model.family == kMoe) return ModelTypeOfExperts(model);
+  if (model.nope_every > 0) {
+    if (!model.qkv_bias && !model.qk_norm) return "smollm3";
+    return absl::FailedPreconditionError(
+        "transformers has no model with model.nope_every and one of model.qkv_bias and "
+        "model.qk_norm; the export needs a model without these two");
+  }
   if (model.qkv_bias && model.qk_norm) {
     return absl::FailedPreconditionError(
         "transformers has no model with both model.qkv_bias and model.qk_norm; the export needs a "
@@ -364,6 +409,13 @@ void WriteLlama(const ModelSpec& model, bool from_original, Ordered* json) {
   out["rms_norm_eps"] = model.norm_epsilon;
   out["hidden_act"] = "silu";
   out["head_dim"] = model.HeadChannels();
+  if (model.nope_every > 0) {
+    out["no_rope_layer_interval"] = model.nope_every;
+    out["no_rope_layers"] = Ordered::array();
+    for (uint32_t i = 0; i < model.layers; ++i) {
+      out["no_rope_layers"].push_back(model.HasRotary(i) ? 1 : 0);
+    }
+  }
   // The original knows how far its positions go; ours were trained as far as the run's context.
   if (!from_original) {
     out["max_position_embeddings"] = model.context;
@@ -398,7 +450,7 @@ StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) 
   const ModelType* const known = FindModelType(type);
   if (known == nullptr) {
     return InvalidArgument(
-        "{}: model_type: expected gpt2, llama, mistral, qwen2, qwen3, mixtral, "
+        "{}: model_type: expected gpt2, llama, mistral, qwen2, qwen3, smollm3, mixtral, "
         "qwen2_moe or qwen3_moe, got {}",
         file_name, named == nullptr ? "none" : TextOf(*named));
   }

@@ -33,6 +33,7 @@ Llama::Block Llama::MakeBlock(const StageOptions& options, uint32_t layer) {
   LayerMaker& make = maker();
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   Block block;
+  block.turns = model.HasRotary(layer);
   block.norm_1 = make.MakeRmsNorm(prefix + "input_layernorm", model.norm_epsilon);
   block.queries = make.MakeLinear(prefix + "self_attn.q_proj");
   block.keys = make.MakeLinear(prefix + "self_attn.k_proj");
@@ -67,7 +68,8 @@ at::Tensor Llama::Attention(size_t block, const at::Tensor& x, const Layout& lay
   const auto turned = [&](const Linear& projection, const RmsNorm& norm) {
     at::Tensor of_heads = heads(projection);
     if (norm.weight.defined()) of_heads = norm(of_heads.to(at::kFloat));
-    return rotary_->Turn(of_heads, layout.first).to(compute_type()).transpose(1, 2);
+    if (layers.turns) of_heads = rotary_->Turn(of_heads, layout.first);
+    return of_heads.to(compute_type()).transpose(1, 2);
   };
   // One statement each: the order of forward is that in which backward sums, and so part of the
   // result.

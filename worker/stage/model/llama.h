@@ -30,6 +30,7 @@ class Llama final : public Model {
 
  private:
   struct Block {
+    bool turns = true;  // queries and keys have rotary embeddings
     RmsNorm norm_1;
     Linear queries, keys, values, attention_out;
     RmsNorm query_norm, key_norm;  // undefined weights if the model has none

@@ -123,6 +123,24 @@ TEST(ParseConfig, NullMeansWhatItMeansToTransformers) {
   EXPECT_EQ(model, OfFixture("llama2"));
 }
 
+TEST(ParseConfig, LayersWithoutRotaryEmbeddingsComeAtEqualSteps) {
+  const auto every = [](const Json& changes) {
+    return MustParse(With("smollm3", changes)).model.nope_every;
+  };
+  EXPECT_EQ(every(Json::object()), 2u);
+  EXPECT_EQ(every({{"no_rope_layers", nullptr}}), 2u);  // the interval says it
+  EXPECT_EQ(every({{"no_rope_layers", {1, 1, 0}}}), 3u);
+  EXPECT_EQ(every({{"no_rope_layers", {0, 0, 0}}}), 1u);
+  EXPECT_EQ(every({{"no_rope_layers", {1, 1, 1}}}), 0u);
+  EXPECT_EQ(
+      MustParse(Without("smollm3", {"no_rope_layers", "no_rope_layer_interval"})).model.nope_every,
+      4u);  // transformers' default
+  EXPECT_THAT(Refusal(With("smollm3", {{"no_rope_layers", {0, 1, 1}}})),
+              HasSubstr("here it is layer 1, and layer 2 breaks that"));
+  EXPECT_THAT(Refusal(With("smollm3", {{"no_rope_layers", {1, 0}}})),
+              HasSubstr("expected a list of 3 numbers 0 or 1"));
+}
+
 TEST(ParseConfig, HeadsMayHaveOtherChannelsThanTheirShareOfHidden) {
   const auto heads_of = [](const std::string& folder, Json channels) {
     return MustParse(With(folder, {{"head_dim", std::move(channels)}})).model.head_channels;

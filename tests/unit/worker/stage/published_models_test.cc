@@ -95,8 +95,8 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair("llama2", "llama2"), std::pair("llama2_bf16", "llama2_bf16"),
                       std::pair("llama3", "llama3"), std::pair("mistral", "mistral"),
                       std::pair("qwen2_5", "qwen2_5"), std::pair("qwen3", "qwen3"),
-                      std::pair("mixtral", "mixtral"), std::pair("qwen2_moe", "qwen2_moe"),
-                      std::pair("qwen3_moe", "qwen3_moe")),
+                      std::pair("smollm3", "smollm3"), std::pair("mixtral", "mixtral"),
+                      std::pair("qwen2_moe", "qwen2_moe"), std::pair("qwen3_moe", "qwen3_moe")),
     [](const auto& test) { return test.param.first; });
 
 TEST_P(PublishedModels, GiveTheLogitsLossAndGradientsOfTransformers) {

@@ -36,7 +36,9 @@ std::string SourcesVariable(const PythonPart& part) {
 
 // The last line of what a Python that cannot import says: "ModuleNotFoundError: ...".
 std::string Lacks(const PythonPart& part, const std::string& python) {
-  const Status done = RunTool({python, "-c", part.check}).status();
+  // Without the current folder: a file token.py there is not Python's module.
+  const std::string check = "import sys; sys.path[:] = filter(None, sys.path); " + part.check;
+  const Status done = RunTool({python, "-c", check}).status();
   if (done.ok()) return "";
   std::string text(Message(done));
   text.resize(text.find_last_not_of(" \n") + 1);

@@ -1,15 +1,19 @@
 """Conversations: the tokenizer's chat template, rendered as transformers renders it, and what of the text the
 assistant said."""
+import collections
 import contextlib
 import datetime
 import json
 import os
 import re
 
-from .errors import Problem, need
-from .pieces import Piece, place
+from .errors import Problem, Problems, need
+from .fields import KNOWN_ROLES
+from .messages import TOOL_ROLES, NoText
+from .pieces import Piece, bounded, place
+from .report import counted
+from .turns import Document, NotFound, Turns
 
-REASONING = ("reasoning_content", "thinking", "reasoning")
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 
@@ -28,6 +32,7 @@ class Template:
         environment = sandbox.ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[self._extension(jinja2), jinja2.ext.loopcontrols])
         environment.filters["tojson"] = to_json
+        environment.tests["none"] = lambda value: value is None or isinstance(value, NoText)
         environment.globals["raise_exception"] = self._raise
         environment.globals["strftime_now"] = self._now
         try:
@@ -82,74 +87,119 @@ def to_json(value, ensure_ascii=False, indent=None, separators=None, sort_keys=F
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def as_template_reads(message, from_columns):
-    """Columns have every field in every message, null where the message has none. Reasoning has several names;
-    a template reads one of them."""
-    if from_columns:
-        message = {key: value for key, value in message.items() if value is not None or key == "content"}
-    for name in REASONING:
-        if message.get(name) is not None:
-            return {"thinking": message[name], **message, "reasoning_content": message[name]}
-    return message
+def parts_of(message):
+    """What a rendering of a message must have. Templates drop thoughts, and write results of tools in their own way."""
+    if isinstance(message["content"], str) and message["role"] not in TOOL_ROLES:
+        yield message["content"].rpartition("</think>")[2].strip()
+    for call in message.get("tool_calls", []):
+        yield call["function"]["name"]
+
+
+class Seen:
+    """How often something was seen, and where first."""
+
+    def __init__(self):
+        self.count, self.first = 0, None
+
+    def add(self, where):
+        self.count += 1
+        self.first = self.first or where
 
 
 class Chat:
-    """Makes a piece of a record's messages. `template_of(with_tools)` gives a template's text."""
+    """Makes pieces of conversations. `template_of(with_tools)` gives a template's text. `special_tokens` are what
+    templates write by name; `ends`, texts of all special tokens."""
 
-    def __init__(self, template_of, special_tokens):
+    def __init__(self, template_of, special_tokens, ends=()):
         self._template_of = template_of
         self._special = special_tokens
+        self._ends = tuple(ends)
         self._templates = {}
-
-    def used_date(self):
-        return any(template.used_date for template in self._templates.values())
+        self._roles = collections.defaultdict(Seen)
+        self._split, self._left_out, self._left_out_tools = Seen(), Seen(), Seen()
+        self._split_documents = 0
 
     def template(self, with_tools=False):
         if with_tools not in self._templates:
             text = self._template_of(with_tools)
             if text is None:
-                raise Problem("the tokenizer has no chat template, which conversations ('messages') need; name a "
-                              "file with --chat-template")
+                raise Problem("the tokenizer has no chat template, which conversations need; name a file with "
+                              "--chat-template")
             self._templates[with_tools] = Template(text)
         return self._templates[with_tools]
 
-    def piece(self, where, record):
-        messages = record.get("messages")
-        if not isinstance(messages, list) or not messages:
-            raise Problem(f"{place(where)}: expected a list of messages in 'messages', got "
-                          f"{'an empty list' if messages == [] else type(messages).__name__}")
-        for number, message in enumerate(messages, start=1):
-            if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-                raise Problem(f"{place(where)}: expected an object with a 'role' as message {number}")
-        tools = record.get("tools") or None
-        messages = [as_template_reads(message, from_columns=where[1] == "row") for message in messages]
-        template = self.template(tools is not None)
+    def pieces(self, where, conversation):
+        """A list of pieces for each document."""
+        messages, tools = conversation.messages, conversation.tools
         try:
-            text, spans = self._render(template, messages, tools)
-            if not template.marks_generation:
-                spans = self._spans(where, template, messages, tools, text)
+            template = self.template(tools is not None)
+        except Problem as error:  # it is that of every record
+            raise Problems([str(error)]) from error
+        try:
+            if template.marks_generation:
+                documents = [self._marked(template, conversation)]
+                whole = documents[0].text
+            else:
+                turns = Turns(lambda some, prompt: self._render(template, some, tools, prompt)[0], self._ends)
+                documents = turns.documents(messages, conversation.first_target)
+                whole = turns.whole
         except Problem:
             raise
+        except NotFound as error:
+            raise Problem(
+                f"{place(where)}: what the assistant says cannot be found in the text that the chat template makes: "
+                f"{error}; mark it in the template by {{% generation %}} and {{% endgeneration %}} (--chat-template)"
+            ) from error
         except Exception as error:  # whatever a template does with what it is given
             raise Problem(f"{place(where)}: the chat template refuses the messages: {error}") from error
-        return Piece(text, where, spans=spans, end_counts=messages[-1]["role"] == "assistant", rest=False)
+        self._note(where, conversation, documents, whole)
+        answered = messages[-1]["role"] == "assistant"
+        return [[Piece(bounded(document.text, where), where, spans=document.spans,
+                       end_counts=answered and document.whole, rest=False)] for document in documents]
 
     def _render(self, template, messages, tools, prompt=False):
         return template.render(messages=messages, tools=tools, documents=None, add_generation_prompt=prompt,
                                **self._special)
 
-    def _spans(self, where, template, messages, tools, whole):
-        """What each of the assistant's messages adds to the text before it."""
-        spans = []
-        for number, message in enumerate(messages):
-            if message["role"] != "assistant":
-                continue
-            before, _ = self._render(template, messages[:number], tools, prompt=True)
-            after, _ = self._render(template, messages[:number + 1], tools)
-            if not after.startswith(before) or not whole.startswith(after):
-                raise Problem(
-                    f"{place(where)}: the chat template writes the messages before message {number + 1} otherwise "
-                    "when it is there, so what the assistant said cannot be found; mark it in the template by "
-                    "{% generation %} and {% endgeneration %} (--chat-template)")
-            spans.append((len(before), len(after)))
-        return spans
+    def _marked(self, template, conversation):
+        text, spans = self._render(template, conversation.messages, conversation.tools)
+        if conversation.first_target:
+            prompt = conversation.messages[:conversation.first_target]
+            spans = spans[len(self._render(template, prompt, conversation.tools)[1]):]
+        return Document(text, spans, True)
+
+    def _note(self, where, conversation, documents, whole):
+        texts = [whole, *(document.text for document in documents)]
+        for message in conversation.messages:
+            self._roles[message["role"]].add(where)
+            if any(all(part not in text for text in texts) for part in parts_of(message)):
+                self._left_out.add(where)
+        for tool in conversation.tools or []:
+            name = tool.get("function", tool).get("name") if isinstance(tool.get("function", tool), dict) else None
+            if isinstance(name, str) and all(name not in text for text in texts):
+                self._left_out_tools.add(where)
+        if len(documents) > 1:
+            self._split.add(where)
+            self._split_documents += len(documents)
+
+    def roles(self):
+        """A sentence's part on every role that was seen."""
+        return ", ".join(f"'{role}' in {counted(seen.count, 'message')}" for role, seen in sorted(self._roles.items()))
+
+    def notes(self):
+        notes = [f"the role '{role}' of {counted(seen.count, 'message')}, first in {place(seen.first)}, is not known; "
+                 f"what it says is no target (--map assistant={role} makes it the assistant)"
+                 for role, seen in sorted(self._roles.items()) if role not in KNOWN_ROLES]
+        if self._split.count:
+            notes.append(f"{counted(self._split.count, 'conversation')} became {self._split_documents:,} documents, "
+                         f"first that of {place(self._split.first)}: the chat template rewrites earlier messages, so "
+                         "each document has them as they are at its turn")
+        if self._left_out.count:
+            notes.append("the chat template leaves out the text or the tool calls of "
+                         f"{counted(self._left_out.count, 'message')}, first in {place(self._left_out.first)}")
+        if self._left_out_tools.count:
+            notes.append(f"the chat template leaves out {counted(self._left_out_tools.count, 'tool')}, first in "
+                         f"{place(self._left_out_tools.first)}")
+        if any(template.used_date for template in self._templates.values()):
+            notes.append("the chat template writes today's date; SOURCE_DATE_EPOCH fixes it")
+        return notes

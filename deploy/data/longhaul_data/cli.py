@@ -47,9 +47,11 @@ def vocabulary(text):
 
 PREPARE = """Makes a data set, a folder of token shards with a manifest, out of texts.
 
-Texts: a file is a document. .jsonl (also .jsonl.gz, .jsonl.zst) and .parquet: a record is a document. Its
-field 'text', or that of --field, has the text; 'prompt' and 'completion' make a document whose loss counts on the
+Texts: a file is a document. .jsonl, .json, .csv, .tsv (also with .gz or .zst) and .parquet: a record is a document.
+Its field 'text', or that of --field, has the text; 'prompt' and 'completion' make a document whose loss counts on the
 completion; 'messages' are rendered by the tokenizer's chat template, and the loss counts on what the assistant says.
+Conversations may also be 'conversations' (ShareGPT), 'instruction', 'input' and 'output' (Alpaca), 'prompt' and
+'completion' as lists of messages, or 'chosen'. --map names other fields.
 
 Token files are taken where they lie: .bin of nanoGPT, llm.c and Megatron (with its .idx), .npy."""
 
@@ -70,6 +72,9 @@ def add_prepare(commands):
                          help="bytes of tokens in a file, at most (256MiB)")
     group = command.add_argument_group("texts")
     group.add_argument("--field", metavar="NAME", help="field of a record that has the text (text)")
+    group.add_argument("--map", action="append", default=[], metavar="OURS=THEIRS",
+                       help="another name of a field, of a message's key or of a role: messages=dialog, "
+                       "content=utterance, assistant=bot; may stand several times")
     group.add_argument("--split-on", type=not_empty, metavar="LINE|BLANK|TEXT",
                        help="split text files into documents: at ends of lines, at blank lines, or at this text")
     group.add_argument("--begin-token", metavar="TOKEN", help="put this token before each document")
@@ -92,6 +97,9 @@ def add_show(commands):
                                   description="Prints what is in a data set, and its first tokens as text.")
     command.add_argument("folder", metavar="DIR", help="the data set's folder")
     command.add_argument("--tokens", type=positive, default=64, metavar="N", help="so many first tokens (64)")
+    command.add_argument("--text", type=positive, metavar="N",
+                         help="the first N documents as text instead, the tokens whose loss counts in colour or in "
+                         "\u27e6 \u27e7")
     command.add_argument("--check", action="store_true", help="compare all bytes with the manifest's hashes")
     command.add_argument("--json", action="store_true", help="print the manifest's numbers as JSON")
 

@@ -3,12 +3,15 @@ import array
 import collections
 import concurrent.futures
 import dataclasses
+import threading
 
 from .errors import Problem, need
 from .pieces import place
 
 BATCH_CHARACTERS = 1 << 20
 BATCH_PIECES = 8192
+# Batches with a longer piece are encoded one at a time, for their memory.
+LONG_CHARACTERS = 4 << 20
 # Batches under way. While the ids of one become an array, the other has the cores.
 THREADS = 2
 AHEAD = THREADS + 2
@@ -52,8 +55,15 @@ class Encoder:
         self._end = end_token
         self._begin = begin_token
         self._masked = masked
+        self._long = threading.Lock()
 
     def encode(self, batch):
+        if sum(len(piece.text) for piece in batch) > LONG_CHARACTERS:
+            with self._long:
+                return self._encode(batch)
+        return self._encode(batch)
+
+    def _encode(self, batch):
         encodings = self._encodings(batch)
         if self._masked:
             ids, lengths, mask = self._with_mask(batch, encodings)
@@ -109,7 +119,10 @@ class Encoder:
             if self._begin is not None and piece.first and not (whole and own[:1] == [self._begin]):
                 own, own_mask = [self._begin, *own], b"\0" + own_mask
             if piece.last and not (whole and own[-1:] == [self._end]):
-                own, own_mask = [*own, self._end], own_mask + bytes([piece.end_counts])
+                # The template may have ended the last target by it, with a line break after.
+                target = own_mask.rfind(1) if whole else -1
+                said = target >= 0 and own[target] == self._end
+                own, own_mask = [*own, self._end], own_mask + bytes([piece.end_counts and not said])
             # Nothing of its document stands before the first token of it. An empty prompt has none.
             fresh = fresh or piece.first
             if fresh and own:
@@ -121,15 +134,15 @@ class Encoder:
 
     @staticmethod
     def _spans(piece, encoding):
-        """As transformers does it: from the token of a span's first character to that of its last."""
+        """From the token of a span's first character to that of its last. Some tokenizers have no token for a
+        space at an end of a span; then the next character inside counts."""
         mask = bytearray(len(encoding.ids))
         for begin, end in piece.spans:
-            if begin == end:
-                continue
-            first, last = encoding.char_to_token(begin), encoding.char_to_token(end - 1)
+            first = next((at for at in map(encoding.char_to_token, range(begin, end)) if at is not None), None)
             if first is None:
                 continue
-            stop = len(mask) if last is None else last + 1
+            backwards = map(encoding.char_to_token, range(end - 1, begin - 1, -1))
+            stop = next(at for at in backwards if at is not None) + 1
             mask[first:stop] = b"\1" * (stop - first)
         return mask
 

@@ -15,6 +15,34 @@ class Problems(Exception):
         self.sentences = list(sentences)
 
 
+class Findings:
+    """What is wrong in a file: the first few sentences, and how many there are."""
+
+    SHOWN, MOST = 5, 1000
+
+    def __init__(self, path):
+        self._path = path
+        self._sentences, self._count = [], 0
+
+    def __bool__(self):
+        return self._count > 0
+
+    def add(self, problem):
+        self._count += 1
+        if len(self._sentences) < self.SHOWN:
+            self._sentences.append(str(problem))
+
+    def full(self):
+        return self._count >= self.MOST
+
+    def raise_any(self):
+        more = self._count - len(self._sentences)
+        if more:
+            self._sentences.append(f"{self._path}: {'at least ' if self.full() else ''}{more} more records are refused")
+        if self._sentences:
+            raise Problems(self._sentences)
+
+
 def printable(text):
     """Without what a terminal would obey; lines and tabs stay."""
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)

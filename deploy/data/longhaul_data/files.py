@@ -8,12 +8,12 @@ from .errors import Problem, need
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 256 << 20
 MAX_CHARACTERS = 256 << 20  # between two splits
-TEXTS, LINES, PARQUET, TOKENS = "text", "jsonl", "parquet", "tokens"
-KINDS = (TEXTS, LINES, PARQUET, TOKENS)
+TEXTS, LINES, JSON, CSV, TSV, PARQUET, TOKENS = "text", "jsonl", "json", "csv", "tsv", "parquet", "tokens"
+RECORDS = (LINES, JSON, CSV, TSV, PARQUET)
+KINDS = (TEXTS, *RECORDS, TOKENS)
 # Suffixes of files that are no text, and what to do.
 NOT_TAKEN = {
-    ".json": "one object a line is needed (.jsonl)", ".csv": "write it as .jsonl or .parquet",
-    ".tsv": "write it as .jsonl or .parquet", ".arrow": "write it as .parquet", ".zip": "unpack it first",
+    ".arrow": "write it as .parquet", ".zip": "unpack it first",
     ".tar": "unpack it first", ".tgz": "unpack it first", ".xz": "unpack it first", ".bz2": "unpack it first",
     ".7z": "unpack it first", ".pdf": "extract its text first", ".idx": "name the .bin file beside it",
     ".safetensors": "name files of text or tokens", ".pt": "name files of text or tokens"}
@@ -32,8 +32,8 @@ def kind_of(path):
         raise Problem(f"{path}: {suffix} is not taken; {NOT_TAKEN[suffix]}")
     if suffix in (".jsonl", ".ndjson"):
         return LINES
-    if suffix == ".parquet":
-        return PARQUET
+    if suffix in (".json", ".csv", ".tsv", ".parquet"):
+        return suffix[1:]
     if suffix in (".bin", ".npy"):
         return TOKENS
     return TEXTS

@@ -11,11 +11,11 @@ VERSION = 1
 
 
 def make(*, tokenizer, end_token, vocabulary, width, packed, documents, validation_documents, ends_inside, training,
-         validation):
+         validation, targets=None):
     return {"format": FORMAT, "version": VERSION, "tokenizer": tokenizer, "end_token": end_token,
             "vocabulary": vocabulary, "bytes_per_token": width, "packed": packed, "chunk_bytes": CHUNK_BYTES,
             "documents": documents, "validation_documents": validation_documents, "ends_inside": ends_inside,
-            "training": training, "validation": validation}
+            **({} if targets is None else {"targets": targets}), "training": training, "validation": validation}
 
 
 def write(folder, manifest):

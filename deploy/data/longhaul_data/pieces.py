@@ -5,8 +5,8 @@ from .errors import Problem
 
 # A document longer than this is encoded in pieces, so that it needs little memory and all cores.
 PIECE_CHARACTERS = 128 << 10
-# No tokenizer gets more in one call.
-MAX_PIECE_CHARACTERS = 32 << 20
+# No tokenizer gets more in one call, which takes up to 150 bytes of memory a character.
+MAX_PIECE_CHARACTERS = 8 << 20
 # What is encoded on either side of a cut, to see whether the tokenizer cuts there too.
 AROUND = 256
 # Where a cut may be looked for, at the end of a piece.
@@ -37,6 +37,20 @@ def place(where):
     if number is None:
         return str(file)
     return f"{file}:{number}" if unit == "line" else f"{file} {unit} {number}"
+
+
+def bounded(text, where):
+    """The text of a document that is not cut; a Problem where it is too long."""
+    if len(text) > MAX_PIECE_CHARACTERS:
+        raise Problem(f"{place(where)}: expected a conversation or a completion of at most "
+                      f"{MAX_PIECE_CHARACTERS >> 20} Mi characters, got {len(text):,}")
+    return text
+
+
+def in_line(where, lines):
+    """The place of a whole text file with the line, before which there are `lines`."""
+    file, unit, number = where
+    return (file, unit, 1 + lines) if number is None else where
 
 
 class Cutter:
@@ -76,7 +90,7 @@ class Cutter:
 
     def cut(self, parts, where, rest=True):
         """Pieces of the document that `parts`, an iterable of texts, make up. None for an empty one."""
-        waiting, first, grown = "", True, self._size
+        waiting, first, grown, lines = "", True, self._size, 0
         for part in self._small(parts):
             waiting += part
             while len(waiting) > grown + grown // 2:
@@ -84,11 +98,26 @@ class Cutter:
                 if at is None:
                     grown += self._size
                     if grown > MAX_PIECE_CHARACTERS:
-                        raise Problem(
-                            f"{place(where)}: a document of more than {MAX_PIECE_CHARACTERS >> 20} Mi characters, "
-                            "which this tokenizer does not encode in parts; make documents of its parts: --split-on")
+                        self._refuse(waiting, where, lines)
                     continue
                 yield Piece(waiting[:at], where, first=first, last=False, rest=rest)
+                lines += waiting.count("\n", 0, at)
                 waiting, first, grown = waiting[at:], False, self._size
         if waiting or not first:
             yield Piece(waiting, where, first=first, last=True, rest=rest)
+
+    @staticmethod
+    def _refuse(waiting, where, lines):
+        """Names the longest line if that is the cause, else the tokenizer."""
+        limit = f"{MAX_PIECE_CHARACTERS >> 20} Mi characters"
+        begin = 0
+        while begin < len(waiting):
+            end = waiting.find("\n", begin)
+            end = len(waiting) if end < 0 else end
+            if end - begin > MAX_PIECE_CHARACTERS // 2:
+                where = in_line(where, lines + waiting.count("\n", 0, begin))
+                raise Problem(f"{place(where)}: a line with more than {limit} without a place where the tokenizer "
+                              "encodes it in parts, which needs much memory; break the line, or leave it out")
+            begin = end + 1
+        raise Problem(f"{place(in_line(where, lines))}: more than {limit} without a place where this tokenizer encodes "
+                      "the document in parts; make documents of its parts: --split-on")

@@ -4,17 +4,21 @@ import os
 import pathlib
 import shutil
 
-from . import files, manifest, records, texts
+from . import files, manifest, readers, records, texts
 from .chat import Chat
 from .encode import Encoder, batches_of, in_order
 from .errors import Problem, Problems, need
-from .files import LINES, PARQUET, TEXTS
+from .fields import Names
+from .files import TEXTS
 from .folder import OutputFolder
+from .lfs import refuse_pointer
 from .pack import Packer
-from .pieces import Cutter
+from .pieces import Cutter, place
 from .progress import Progress
+from .report import counted
 from .shards import ShardWriter
-from .tokenizer import Tokenizer
+from .targets import TargetCount, no_targets
+from .tokenizer import Tokenizer, read_template
 
 
 @dataclasses.dataclass
@@ -25,9 +29,14 @@ class Counts:
     cut: int = 0
     dropped_tokens: int = 0
     filled_tokens: int = 0
+    without_targets: int = 0  # documents
+    first_without: tuple = None  # the first one's place
 
     def add(self, other):
+        self.first_without = self.first_without or other.first_without
         for field in dataclasses.fields(self):
+            if field.name == "first_without":
+                continue
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
@@ -38,6 +47,7 @@ class Source:
     size: int
     style: str = records.TEXT
     names: tuple = ()  # fields of a record
+    others: tuple = ()  # what its records could be instead
 
 
 @dataclasses.dataclass
@@ -60,24 +70,23 @@ def collect(errors, call, *arguments):
         return None
 
 
-def source_of(path, kind, field):
+def source_of(path, kind, field, names):
     """Looks into the file as far as its first record."""
     try:
         size = os.stat(path).st_size
         if not os.path.isfile(path):
             raise Problem(f"{path}: expected a file, got a folder or a device")
+        refuse_pointer(path)
     except OSError as error:
         raise Problem(f"{path}: {error.strerror}") from error
     kind = kind or files.kind_of(path)
     source = Source(path, kind, size)
-    if kind in (LINES, PARQUET):
-        names = records.first_fields(path, kind)
-        if names is not None:
-            source.names = tuple(names)
-            source.style = records.style_of(path, names, field)
-    elif kind == TEXTS:
-        with files.Input(path):
-            pass
+    if kind in files.RECORDS:
+        found = readers.first_fields(path, kind)
+        if found is not None:
+            source.names = tuple(found)
+            source.style = records.style_of(path, found, field, names)
+            source.others = tuple(records.styles(found, names)[1:]) if field is None else ()
     return source
 
 
@@ -113,9 +122,10 @@ class TextPreparation:
         if self._folder.problem:
             errors.append(self._folder.problem)
         self._tokenizer = collect(errors, Tokenizer, options.tokenizer)
-        self._training = [collect(errors, source_of, path, options.kind, options.field) for path in options.files]
-        self._validation = [collect(errors, source_of, path, options.kind, options.field)
-                            for path in options.validation]
+        self._names = collect(errors, Names, options.map) or Names()
+        looked = [collect(errors, source_of, path, options.kind, options.field, self._names)
+                  for path in (*options.files, *options.validation)]
+        self._training, self._validation = looked[:len(options.files)], looked[len(options.files):]
         self._chat = None
         if self._tokenizer:
             self._end = collect(errors, self._end_token)
@@ -152,15 +162,17 @@ class TextPreparation:
     def _prepare_chat(self, errors):
         template_of = self._tokenizer.chat_template
         if self._options.chat_template is not None:
-            try:
-                text = pathlib.Path(self._options.chat_template).read_text(encoding="utf-8")
-            except (OSError, ValueError) as error:
-                errors.append(f"--chat-template: {error}")
+            text = collect(errors, read_template, self._options.chat_template)
+            if text is None:
                 return
             template_of = lambda with_tools: text  # noqa: E731
-        self._chat = Chat(template_of, self._tokenizer.special_tokens())
-        if any(source and source.style == records.MESSAGES for source in self._training + self._validation):
+        self._chat = Chat(template_of, self._tokenizer.special_tokens(), self._tokenizer.ends())
+        if any(source and source.style not in (records.TEXT, records.PROMPTS, records.CHOSEN)
+               for source in self._training + self._validation):
             collect(errors, self._chat.template)
+        for name, token in self._tokenizer.missing(collect([], template_of, False) or "").items():
+            errors.append(f"the chat template writes {name}, which is '{token}'; the tokenizer {self._tokenizer.name} "
+                          "has no such token; name another template with --chat-template")
 
     def run(self):
         """The summary. The folder is there when this returns, and not at all when it raises."""
@@ -169,13 +181,17 @@ class TextPreparation:
         try:
             with self._folder as folder:
                 training, counts, targets = self._write("training", self._training, progress)
-                validation, validation_counts, _ = self._write("validation", self._validation, progress)
+                validation, validation_counts, validation_targets = self._write(
+                    "validation", self._validation, progress)
+                self._check_targets("the files", counts, targets)
+                self._check_targets("--validation", validation_counts, validation_targets)
                 made = manifest.make(
                     tokenizer=copy_tokenizer(self._tokenizer, self._end, folder.path), end_token=self._end,
-                    vocabulary=self._vocabulary, width=self._width, packed=self._options.pack, documents=counts.documents,
+                    vocabulary=self._vocabulary, width=self._width, packed=self._options.pack,
+                    documents=counts.documents,
                     validation_documents=validation_counts.documents,
                     ends_inside=counts.ends_inside + validation_counts.ends_inside, training=training,
-                    validation=validation)
+                    validation=validation, targets=targets if self._masked else None)
                 if counts.documents == 0:
                     raise Problem("expected a document at least, the files have none")
                 manifest.write(folder.path, made)
@@ -190,9 +206,13 @@ class TextPreparation:
             if source.kind == TEXTS:
                 yield from texts.open_documents(source.path, self._cutter, self._options.split_on, progress)
             else:
-                style = records.Style(source.style, self._options.field, self._cutter, self._chat)
+                style = records.Style(source.style, self._options.field, self._cutter, self._chat, self._names)
                 yield from records.open_records(source.path, source.kind, style, source.names, progress)
             progress.file_done(source.size)
+
+    def _check_targets(self, what, counts, targets):
+        if self._masked and counts.documents and targets == 0:
+            raise Problem(no_targets(what, counts, self._chat.roles() if self._chat else ""))
 
     def batches(self, sources, progress, counts):
         return batches_of(self._documents(sources, progress), counts)
@@ -206,9 +226,12 @@ class TextPreparation:
         limit = limit_of(self._options, self._width)
         writer = ShardWriter(self._folder.path, name, self._width, limit, self._masked)
         packer = Packer(writer, pack, self._end, self._width) if pack else None
+        count = TargetCount(pack) if self._masked else None
         for encoded in in_order(self.encoder(), self.batches(sources, progress, counts)):
             counts.documents += sum(piece.last for piece in encoded.pieces)
             counts.ends_inside += encoded.ends_inside
+            if count:
+                count.add(encoded)
             if packer:
                 packer.add(encoded)
             else:
@@ -217,6 +240,8 @@ class TextPreparation:
             packer.finish()
             counts.cut, counts.dropped_tokens = packer.cut_documents, packer.dropped_tokens
             counts.filled_tokens = packer.filled_tokens
+        if count:
+            counts.without_targets, counts.first_without = count.without, count.first
         return writer.finish(), counts, writer.targets
 
     def _notes(self, counts, validation_counts):
@@ -233,9 +258,12 @@ class TextPreparation:
         if both.cut:
             notes.append(f"{both.cut} documents are longer than {self._options.pack} tokens and were cut; "
                          f"{both.dropped_tokens} tokens of conversations and completions were left out")
-        if self._chat and self._chat.used_date():
-            notes.append("the chat template writes today's date; SOURCE_DATE_EPOCH fixes it")
-        return notes
+        if both.without_targets:
+            notes.append(f"{counted(both.without_targets, 'document')} without a token whose loss counts, the first of "
+                         f"{place(both.first_without)}")
+        notes += [f"{source.path}: {source.style} is taken, although there is {' and '.join(source.others)}"
+                  for source in self._training + self._validation if source.others]
+        return notes + (self._chat.notes() if self._chat else [])
 
 
 def check_numpy():

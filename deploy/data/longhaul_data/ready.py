@@ -9,7 +9,7 @@ from .progress import Progress
 from .shards import CHUNK_BYTES, ChunkHashes, ShardWriter
 from .tokenizer import Tokenizer
 
-ONLY_TEXTS = ("field", "split_on", "begin_token", "chat_template", "pack")
+ONLY_TEXTS = ("field", "split_on", "begin_token", "chat_template", "pack", "map")
 
 
 def checked(numpy, path, at, block, vocabulary):

@@ -1,144 +1,175 @@
-"""Records of jsonl and parquet files: texts, prompts with completions, conversations."""
-import json
-import os
+"""What the records of a file are, by their fields, and how each becomes a document: texts, prompts with
+completions, conversations."""
+from . import readers
+from .errors import Findings, Problem
+from .fields import Names, quoted
+from .messages import Conversation, Reader
+from .pieces import Piece, bounded, place
+from .readers import type_name
 
-from .errors import Problem, need
-from .files import LINES, PARQUET, Input
-from .pieces import Piece, place
+TEXT, PROMPTS, MESSAGES, CONVERSATIONS, CHOSEN, ALPACA = (
+    "text", "prompt and completion", "messages", "conversations", "chosen", "instruction and output")
+# In the order in which they are looked for.
+NEEDED = {MESSAGES: ("messages",), CONVERSATIONS: ("conversations",), CHOSEN: ("chosen",),
+          PROMPTS: ("prompt", "completion"), TEXT: ("text",), ALPACA: ("instruction", "output")}
+MORE = {MESSAGES: ("tools", "system"), CONVERSATIONS: ("tools", "system"), CHOSEN: ("prompt", "rejected", "tools"),
+        PROMPTS: ("tools",), TEXT: (), ALPACA: ("input", "system", "history")}
 
-TEXT, PROMPTS, MESSAGES = "text", "prompt and completion", "messages"
-FIELDS = {PROMPTS: ("prompt", "completion"), MESSAGES: ("messages",)}
-ROWS = 256
 
-
-def style_of(path, names, field):
-    """What a file's records are, by their fields."""
+def style_of(path, found, field, names):
+    """`found` are the names of the first record's fields."""
     if field is not None:
-        if field not in names:
-            raise Problem(f"{path}: expected the field '{field}' (--field), got {quoted(names)}")
+        if field not in found:
+            raise Problem(f"{path}: expected the field '{field}' (--field), got {quoted(found)}")
         return TEXT
-    if "messages" in names:
-        return MESSAGES
-    if "prompt" in names and "completion" in names:
-        return PROMPTS
-    if "text" in names:
-        return TEXT
-    raise Problem(f"{path}: expected the fields 'text', 'prompt' and 'completion', or 'messages', got "
-                  f"{quoted(names)}; name the field that has the text with --field")
+    for ours in names.mapped():
+        if names.theirs(ours) not in found:
+            raise Problem(f"{path}: expected the field '{names.theirs(ours)}' (--map {ours}={names.theirs(ours)}), got "
+                          f"{quoted(found)}")
+    if possible := styles(found, names):
+        return possible[0]
+    raise Problem(f"{path}: expected the fields 'text', 'prompt' and 'completion', or 'messages' ('conversations', "
+                  f"'chosen', 'instruction' and 'output' are taken, too), got {quoted(found)}; name the field that has "
+                  "the text with --field, or the field of another format with --map, for example --map messages=NAME")
 
 
-def quoted(names):
-    return ", ".join(f"'{name}'" for name in names) or "none"
-
-
-def parsed(path, number, line):
-    """The object of one line."""
-    try:
-        value = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-    except UnicodeDecodeError as error:
-        raise Problem(f"{path}:{number}: expected UTF-8, got the byte 0x{line[error.start]:02x} at column "
-                      f"{error.start + 1}") from error
-    except (ValueError, RecursionError) as error:
-        raise Problem(f"{path}:{number}: expected a JSON object; {error}") from error
-    if not isinstance(value, dict):
-        raise Problem(f"{path}:{number}: expected a JSON object, got {type(value).__name__}")
-    return value
-
-
-def json_records(path, progress=None):
-    """(where, object)."""
-    with Input(path) as source:
-        for number, line in source.lines():
-            if progress is not None:
-                progress.read(source.position)
-            if line.strip():
-                yield (path, "line", number), parsed(path, number, line)
-
-
-def open_parquet(path):
-    need("pyarrow", f"reading {path}")
-    parquet = need("pyarrow.parquet", f"reading {path}")
-    try:
-        return parquet.ParquetFile(path)
-    except Exception as error:  # OSError, ArrowInvalid, ...
-        raise Problem(f"{path}: expected a parquet file; {error}") from error
-
-
-def parquet_records(path, columns, progress):
-    file = open_parquet(path)
-    row, size, rows = 0, os.path.getsize(path), max(1, file.metadata.num_rows)
-    batches = file.iter_batches(batch_size=ROWS, columns=list(columns))
-    while True:
-        try:
-            batch = next(batches, None)
-            if batch is None:
-                return
-            records = batch.to_pylist()
-        except UnicodeDecodeError as error:
-            raise Problem(f"{path}: rows {row + 1} to {row + ROWS}: expected UTF-8; {error}") from error
-        except Exception as error:
-            raise Problem(f"{path}: reading failed after row {row}; {error}") from error
-        for record in records:
-            row += 1
-            yield (path, "row", row), record
-        progress.read(size * row // rows)
-
-
-def first_fields(path, kind):
-    """Names of the fields of a file's first record; None for a file without records."""
-    if kind == PARQUET:
-        return list(open_parquet(path).schema_arrow.names)
-    for _, record in json_records(path):
-        return list(record)
-    return None
-
-
-def text_in(where, record, field):
-    if field not in record:
-        raise Problem(f"{place(where)}: expected the field '{field}', got {quoted(record)}")
-    text = record[field]
-    if not isinstance(text, str):
-        kind = "null" if text is None else type(text).__name__
-        raise Problem(f"{place(where)}: expected text in '{field}', got {kind}")
-    return text
+def styles(found, names):
+    """What records with these fields can be, the style that is taken first."""
+    return [style for style, needed in NEEDED.items() if all(names.theirs(ours) in found for ours in needed)]
 
 
 class Style:
     """How records of one file become pieces."""
 
-    def __init__(self, style, field, cutter, chat):
+    def __init__(self, style, field, cutter, chat, names=None):
         self.style = style
-        self._field = field or "text"
+        self._names = names or Names()
+        self._field = field or self._names.theirs("text")
         self._cutter = cutter
         self._chat = chat
 
-    def columns(self, names):
+    def columns(self, there):
+        """Columns that are read, out of those that a file has."""
         if self.style == TEXT:
-            return (self._field,)
-        if self.style == MESSAGES and "tools" in names:
-            return ("messages", "tools")
-        return FIELDS[self.style]
+            return [self._field]
+        wanted = [self._names.theirs(ours) for ours in (*NEEDED[self.style], *MORE[self.style])]
+        return [name for name in wanted if name in there]
 
     def pieces(self, where, record):
         """Lists of pieces: one list a document, but of long texts one a piece. Empty: an empty document."""
         if self.style == TEXT:
-            text = text_in(where, record, self._field)
+            text = self._text(where, record, self._field)
             if not text:
                 yield []
                 return
             yield from ([piece] for piece in self._cutter.cut([text], where))
-        elif self.style == PROMPTS:
-            prompt, completion = (text_in(where, record, field) for field in FIELDS[PROMPTS])
+            return
+        pair = self._pair(where, record)
+        if pair is not None:
+            prompt, completion = (bounded(text, where) for text in pair)
             yield [Piece(prompt, where, last=False, loss=False, rest=False),
                    Piece(completion, where, first=False, loss=True, rest=False)]
-        else:
-            yield [self._chat.piece(where, record)]
+            return
+        yield from self._chat.pieces(where, self._conversation(Reader(where, self._names), record))
+
+    def _value(self, where, record, name):
+        if name not in record:
+            raise Problem(f"{place(where)}: expected the field '{name}', got {quoted(record)}")
+        return record[name]
+
+    def _text(self, where, record, name):
+        text = self._value(where, record, name)
+        if not isinstance(text, str):
+            raise Problem(f"{place(where)}: expected text in '{name}', got {type_name(text)}")
+        return text
+
+    def _pair(self, where, record):
+        """(prompt, completion) where both are text, or None. A chosen text without a prompt has an empty one."""
+        if self.style not in (PROMPTS, CHOSEN):
+            return None
+        names = [self._names.theirs(ours) for ours in ("prompt", "completion" if self.style == PROMPTS else "chosen")]
+        values = [self._value(where, record, names[1])]
+        if self.style == PROMPTS or record.get(names[0]) is not None:
+            values.insert(0, self._value(where, record, names[0]))
+        if any(isinstance(value, list) for value in values):
+            return None
+        pair = [self._text(where, record, name) for name in names[-len(values):]]
+        return pair if len(pair) == 2 else ("", *pair)
+
+    def _conversation(self, reader, record):
+        if self.style == ALPACA:
+            return self._alpaca(reader, record)
+        value = {ours: record.get(self._names.theirs(ours)) for ours in (*NEEDED[self.style], *MORE[self.style])}
+        tools = reader.tools(value["tools"])
+        if self.style == PROMPTS:
+            prompt = self._turns(reader, value["prompt"], "prompt", "user")
+            said = self._turns(reader, value["completion"], "completion", "assistant")
+            return Conversation(prompt + said, tools, len(prompt))
+        if self.style == CHOSEN:
+            return self._chosen(reader, value, tools)
+        field = self._names.theirs(NEEDED[self.style][0])
+        messages = reader.messages(record.get(field), field)
+        return Conversation(self._with_system(value["system"], messages), tools)
+
+    def _turns(self, reader, value, ours, role):
+        """A list of messages, or a text, which is one."""
+        name = self._names.theirs(ours)
+        return [{"role": role, "content": value}] if isinstance(value, str) else reader.messages(value, name)
+
+    def _chosen(self, reader, value, tools):
+        """What the chosen side adds to the prompt, or to the beginning that it shares with the rejected side."""
+        chosen = self._turns(reader, value["chosen"], "chosen", "assistant")
+        prompt = [] if value["prompt"] is None else self._turns(reader, value["prompt"], "prompt", "user")
+        if chosen[:len(prompt)] != prompt:
+            return Conversation(prompt + chosen, tools, len(prompt))
+        shared = len(prompt)
+        if isinstance(value["rejected"], list):
+            rejected = reader.messages(value["rejected"], self._names.theirs("rejected"))
+            while shared < min(len(chosen), len(rejected)) and chosen[shared] == rejected[shared]:
+                shared += 1
+        return Conversation(chosen, tools, shared)
+
+    @staticmethod
+    def _with_system(system, messages):
+        if isinstance(system, str) and system and messages[0]["role"] != "system":
+            return [{"role": "system", "content": system}, *messages]
+        return messages
+
+    def _alpaca(self, reader, record):
+        texts = {}
+        for ours in ("instruction", "output", "input", "system"):
+            name = self._names.theirs(ours)
+            if ours in NEEDED[ALPACA] or record.get(name) is not None:
+                texts[ours] = self._text(reader.where, record, name)
+        messages = []
+        history = reader.json_text(record.get(self._names.theirs("history")) or [], "'history'")
+        for number, turn in enumerate(history if isinstance(history, list) else [history], start=1):
+            if not isinstance(turn, list) or len(turn) != 2 or not all(isinstance(each, str) for each in turn):
+                reader.refuse(f"expected a list of two texts as turn {number} of 'history', got {type_name(turn)}")
+            messages += [{"role": "user", "content": turn[0]}, {"role": "assistant", "content": turn[1]}]
+        asked = "\n".join(text for text in (texts["instruction"], texts.get("input")) if text)
+        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": texts["output"]}]
+        return Conversation(self._with_system(texts.get("system"), messages))
 
 
 def open_records(path, kind, style, names, progress):
-    if kind == LINES:
-        records = json_records(path, progress)
-    else:
-        records = parquet_records(path, style.columns(names), progress)
-    for where, record in records:
-        yield from style.pieces(where, record)
+    """Lists of pieces. After the first record that is refused the rest is read for its errors alone."""
+    found = Findings(path)
+    records = readers.read(path, kind, style.columns(names), progress)
+    while not found.full():
+        try:
+            where, record = next(records, (None, None))
+        except Problem as error:  # nothing can be read after it
+            found.add(error)
+            break
+        if where is None:
+            break
+        try:
+            if isinstance(record, Problem):
+                raise record
+            for pieces in style.pieces(where, record):
+                if not found:
+                    yield pieces
+        except Problem as error:
+            found.add(error)
+    found.raise_any()

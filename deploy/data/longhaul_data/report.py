@@ -10,6 +10,7 @@ def as_json(summary):
             "vocabulary": made["vocabulary"], "bytes_per_token": made["bytes_per_token"],
             "filled_tokens": summary.training.filled_tokens, "cut_documents": summary.training.cut,
             "dropped_tokens": summary.training.dropped_tokens, "empty_documents": summary.training.empty,
+            "documents_without_targets": summary.training.without_targets,
             "shards": len(made["training"]) + len(made["validation"]), "input_bytes": summary.input_bytes,
             "seconds": round(summary.seconds, 3), "notes": summary.notes}
 

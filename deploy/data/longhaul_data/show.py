@@ -3,10 +3,11 @@ import json
 import os
 import pathlib
 
-from . import manifest
-from .errors import Problem, Problems, need, printable
+from . import excerpt, manifest
+from .errors import Problems, need, printable
 from .report import counted
 from .shards import CHUNK_BYTES, ChunkHashes
+from .tokenizer import Tokenizer
 
 
 def show(options):
@@ -19,6 +20,9 @@ def show(options):
         raise Problems(problems)
     if options.json:
         print(json.dumps(numbers(folder, made)))
+        return
+    if options.text:
+        excerpt.show(folder, made, options.text)
         return
     for key, value in numbers(folder, made).items():
         if value is not None:
@@ -109,9 +113,5 @@ def first_tokens(folder, made, count):
 def text_of(folder, made, ids):
     if made["tokenizer"] is None:
         return " ".join(map(str, ids))
-    package = need("tokenizers", "showing tokens as text")
-    path = folder / "tokenizer" / "tokenizer.json"
-    try:
-        return package.Tokenizer.from_file(str(path)).decode(ids, skip_special_tokens=False)
-    except Exception as error:
-        raise Problem(f"{path}: {error}") from error
+    backend = Tokenizer(folder / "tokenizer", what=str(folder)).backend
+    return backend.decode(ids, skip_special_tokens=False)

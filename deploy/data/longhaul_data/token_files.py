@@ -5,6 +5,7 @@ import pathlib
 import struct
 
 from .errors import Problem, need
+from .lfs import refuse_pointer
 
 # llm.c: 256 numbers of 32 bits; {(magic, version): bytes per token}.
 LLM_C_HEADER_BYTES = 1024
@@ -45,6 +46,7 @@ def open_token_file(path, dtype):
     path = pathlib.Path(path).resolve()
     try:
         size = os.stat(path).st_size
+        refuse_pointer(path)
         with open(path, "rb") as file:
             head = file.read(LLM_C_HEADER_BYTES)
     except OSError as error:

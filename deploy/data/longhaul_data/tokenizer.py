@@ -4,7 +4,9 @@ import json
 import os
 import pathlib
 
+from . import added_tokens
 from .errors import Problem, need
+from .lfs import refuse_pointer
 
 # Copied into the data set, where they exist.
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -18,12 +20,21 @@ def read_json(path):
     if not path.exists():
         return {}
     try:
+        refuse_pointer(path)
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Problem(f"{path}: expected JSON; {error}") from error
     if not isinstance(value, dict):
         raise Problem(f"{path}: expected a JSON object, got {type(value).__name__}")
     return value
+
+
+def read_template(path):
+    try:
+        refuse_pointer(path)
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path}: expected a chat template; {error}") from error
 
 
 def text_of(token):
@@ -59,6 +70,7 @@ class Tokenizer:
             self.name = file.stem
             self.files = {"tokenizer.json": file}
             self.siblings = False
+        refuse_pointer(file)
         content = file.read_bytes()
         self.sha256 = hashlib.sha256(content).hexdigest()
         package = need("tokenizers", "tokenizing")
@@ -69,6 +81,8 @@ class Tokenizer:
                           f"{error}") from error
         self.backend.no_truncation()
         self.backend.no_padding()
+        added_tokens.add(self.backend, self.beside("tokenizer_config.json"), self.beside("added_tokens.json"),
+                         self.special_tokens(), self.folder)
         ids = self.backend.get_vocab(with_added_tokens=True).values()
         if not ids:
             raise Problem(f"{file}: expected a tokenizer with tokens, this one has none")
@@ -101,7 +115,10 @@ class Tokenizer:
     def end_token(self):
         """The id of the token that ends a document, by the tokenizer's own files."""
         named = self.special_tokens().get("eos_token")
-        if named is not None and self.backend.token_to_id(named) is not None:
+        if named is not None:
+            if self.backend.token_to_id(named) is None:
+                raise Problem(f"the tokenizer {self.name} names '{named}' as its eos_token, which its vocabulary "
+                              "lacks; name the token that ends a document with --end-token")
             return self.backend.token_to_id(named)
         by_model = self.beside("config.json").get("eos_token_id")
         if isinstance(by_model, list) and by_model:
@@ -114,10 +131,19 @@ class Tokenizer:
         raise Problem(f"the tokenizer {self.name} names no end token (eos_token) and has none of "
                       f"{', '.join(KNOWN_END_TOKENS)}; name the token that ends a document with --end-token")
 
+    def ends(self):
+        """Texts of special tokens, which end what somebody says."""
+        return [token.content for token in self.backend.get_added_tokens_decoder().values() if token.special]
+
+    def missing(self, template):
+        """Special tokens that a template's text names and the vocabulary lacks, {"bos_token": "<s>", ...}."""
+        return {name: text for name, text in self.special_tokens().items()
+                if name in template and text and self.backend.token_to_id(text) is None}
+
     def chat_template(self, with_tools):
         """The template's text, or None."""
         if "chat_template.jinja" in self.files:
-            return self.files["chat_template.jinja"].read_text(encoding="utf-8")
+            return read_template(self.files["chat_template.jinja"])
         for file in ("tokenizer_config.json", "chat_template.json"):
             template = self.beside(file).get("chat_template")
             if isinstance(template, str):

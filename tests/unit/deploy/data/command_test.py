@@ -29,6 +29,27 @@ class CommandTest(DataTest):
         self.assertIn("two<|endoftext|>The text, which says", self.call("show", "set").stdout)
         self.assertEqual(json.loads(self.call("show", "set", "--json").stdout)["documents"], 2)
 
+    def test_files_of_the_current_folder_are_not_run(self):
+        """Python's own modules and packages have names that a file may have, too."""
+        for name in ("token", "tokenize", "json", "random", "numpy", "gzip", "jinja2"):
+            self.write(f"{name}.py", f"open('ran', 'a').write('{name}')\n")
+        self.write("tokenizers/__init__.py", "open('ran', 'a').write('tokenizers')\n")
+        self.write("a.txt", "The text")
+        self.call("prepare", "a.txt", "--tokenizer", self.tokenizer(), "--out", "set")
+        self.call("show", "set")
+        self.assertFalse((self.folder / "ran").exists())
+        self.assertEqual(self.ids(), [*encoded("The text"), 0])
+
+    def test_packages_of_pythonpath(self):
+        """The system's Python may have none of them."""
+        bare = self.folder / "bare"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+        packages = str(pathlib.Path(sys.modules["numpy"].__file__).parent.parent)
+        self.write("a.txt", "The text")
+        self.call("prepare", "a.txt", "--tokenizer", self.tokenizer(), "--out", "set", PYTHONPATH=packages,
+                  LONGHAUL_PYTHON=str(bare / "bin/python"))
+        self.assertEqual(self.ids(), [*encoded("The text"), 0])
+
     def test_exit_codes(self):
         self.assertIn("--split-on", self.call("prepare", "--help").stdout)
         self.assertIn("expected a command: prepare, show", self.call(code=2).stderr)

@@ -16,14 +16,14 @@ class ErrorsTest(DataTest):
     def test_lines(self):
         good = b'{"text": "good"}\n'
         for content, problem in (
-                (good + b'{"text": "bad\n', "a.jsonl:2: expected a JSON object; "),
-                (good + b"\n" + good + b"[1]\n", "a.jsonl:4: expected a JSON object, got list"),
+                (good + b'{"text": "bad\n', "a.jsonl:2: expected a JSON object in one line; "),
+                (good + b"\n" + good + b"[1]\n", "a.jsonl:4: expected a JSON object, got a list; an array of records needs --as json"),
                 (good + b'{"body": "x"}\n', "a.jsonl:2: expected the field 'text', got 'body'"),
-                (good + b'{"text": 7}\n', "a.jsonl:2: expected text in 'text', got int"),
+                (good + b'{"text": 7}\n', "a.jsonl:2: expected text in 'text', got a number"),
                 (good + b'{"text": null}\n', "a.jsonl:2: expected text in 'text', got null"),
                 (good + b'{"text": "\xff"}\n', "a.jsonl:2: expected UTF-8, got the byte 0xff at column 11"),
                 (good + b'{"text": "a\\ud800b"}\n', "a.jsonl:2: expected text, got half of a surrogate pair, U+D800"),
-                (b'{"id": 1}\n', "expected the fields 'text', 'prompt' and 'completion', or 'messages', got 'id'"),
+                (b'{"id": 1}\n', "or 'messages' ('conversations', 'chosen', 'instruction' and 'output' are taken, too), got 'id'"),
                 (b'{"prompt": "a", "completion": "b"}\n{"prompt": "a"}\n',
                  "a.jsonl:2: expected the field 'completion'"),
                 (b"\n", "expected a document at least, the files have none")):
@@ -97,11 +97,11 @@ class ErrorsTest(DataTest):
         self.assertIn("training-00000.bin: writing failed; File too large", said)
 
     def test_all_at_once(self):
-        said = self.prepare("--tokenizer", self.folder / "none", self.folder / "gone.txt", self.write("a.csv", "a,b"),
+        said = self.prepare("--tokenizer", self.folder / "none", self.folder / "gone.txt", self.write("a.tar", "a,b"),
                             "--validation", self.write("b.jsonl", "x"), self.folder, code=1)
         self.assertEqual(len(said.splitlines()), 5, said)
         for problem in ("--tokenizer: expected tokenizer.json or a folder that has it", "gone.txt: No such file",
-                        "a.csv: .csv is not taken; write it as .jsonl", "b.jsonl:1: expected a JSON object",
+                        "a.tar: .tar is not taken; unpack it first", "b.jsonl:1: expected a JSON object in one line",
                         "expected a file, got a folder"):
             self.assertIn(problem, said)
 

@@ -59,15 +59,17 @@ class PromptsTest(DataTest):
 
 
 class ChatTest(DataTest):
-    def template(self, name):
-        from longhaul_data.chat import Chat
-
-        text = (GOLDEN / f"{name}.jinja").read_text(encoding="utf-8")
-        return Chat(lambda with_tools: text, golden()["tokens"][name])
-
     def test_texts_are_those_of_transformers(self):
+        from longhaul_data.chat import Chat
+        from longhaul_data.fields import Names
+        from longhaul_data.messages import Conversation, Reader
+
+        where = ("a", "line", 1)
         for case in golden()["cases"]:
-            piece = self.template(case["template"]).piece(("a", "line", 1), case)
+            text = (GOLDEN / f"{case['template']}.jinja").read_text(encoding="utf-8")
+            chat = Chat(lambda with_tools, text=text: text, golden()["tokens"][case["template"]])
+            messages = Reader(where, Names()).messages(case["messages"], "messages")
+            [[piece]] = chat.pieces(where, Conversation(messages, case["tools"]))
             self.assertEqual(piece.text, case["text"], (case["template"], case["conversation"]))
 
     @staticmethod
@@ -128,13 +130,16 @@ class ChatTest(DataTest):
             {"name": "default", "template": "{% for m in messages %}{{ m.content }}|{% endfor %}"},
             {"name": "tool_use", "template": "tools:{{ tools | length }}"}]})
         asked = [{"role": "user", "content": "ask"}]
-        self.prepare("--tokenizer", folder, self.jsonl("a.jsonl", {"messages": asked},
-                                                       {"messages": asked, "tools": [{"name": "<f>"}]}))
-        self.assertEqual(self.ids(), [*encoded("ask|"), END, *encoded("tools:1"), END])
-        self.assertEqual(sum(self.mask()), 0)
+        other = self.jsonl("b.jsonl", {"prompt": "a ", "completion": "b"})
+        path = self.jsonl("a.jsonl", {"messages": asked}, {"messages": asked, "tools": [{"name": "<f>"}]})
+        said = self.prepare("--tokenizer", folder, path, other)
+        pair = [*encoded("a "), *encoded("b"), END]
+        self.assertEqual(self.ids(), [*encoded("ask|"), END, *encoded("tools:1"), END, *pair])
+        self.assertEqual(sum(self.mask()), len(encoded("b")) + 1)
+        self.assertIn("2 documents without a token whose loss counts, the first of " + path + ":1", said)
         template = self.write("t.jinja", "{{ messages[0].content | upper }}")
-        self.prepare("--force", "--tokenizer", folder, str(self.folder / "a.jsonl"), "--chat-template", template)
-        self.assertEqual(self.ids(), [*encoded("ASK"), END] * 2)
+        self.prepare("--force", "--tokenizer", folder, path, other, "--chat-template", template)
+        self.assertEqual(self.ids(), [*encoded("ASK"), END] * 2 + pair)
 
     def test_what_a_template_refuses_is_named(self):
         folder = self.tokenizer(tokenizer_config={"chat_template": (GOLDEN / "inst.jinja").read_text(),
@@ -144,21 +149,11 @@ class ChatTest(DataTest):
         self.assertIn("a.jsonl:2: the chat template refuses the messages: roles must alternate",
                       self.prepare("--tokenizer", folder, path, code=1))
         for record, problem in (({"messages": []}, "expected a list of messages in 'messages', got an empty list"),
-                                ({"messages": [{"content": "a"}]}, "expected an object with a 'role' as message 1"),
-                                ({"messages": "a"}, "expected a list of messages in 'messages', got str")):
+                                ({"messages": [{"content": "a"}]}, "expected an object with a 'role' and a 'content' as "
+                                 "message 1 of 'messages', got 'content'"),
+                                ({"messages": 7}, "expected a list of messages in 'messages', got a number")):
             self.assertIn("a.jsonl:1: " + problem,
                           self.prepare("--tokenizer", folder, self.jsonl("a.jsonl", record), code=1))
-
-    def test_prefixes_that_do_not_fit_are_named(self):
-        # As templates do that leave out what the assistant thought before.
-        folder = self.tokenizer(chat_template={"chat_template":
-                                "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' and loop.last %}think "
-                                "{% endif %}{{ m.content }};{% endfor %}"
-                                "{% if add_generation_prompt %}assistant:{% endif %}"})
-        asked, said = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
-        path = self.jsonl("a.jsonl", {"messages": [asked, said]}, {"messages": [asked, said, asked, said]})
-        self.assertIn("a.jsonl:2: the chat template writes the messages before message 2 otherwise",
-                      self.prepare("--tokenizer", folder, path, code=1))
 
     def test_a_sandbox(self):
         folder = self.tokenizer(chat_template={
@@ -171,10 +166,11 @@ class ChatTest(DataTest):
 
         folder = self.tokenizer(chat_template={"chat_template": "{{ strftime_now('%Y-%m-%d') }}"})
         path = self.jsonl("a.jsonl", {"messages": [{"role": "user", "content": "a"}]})
+        other = self.jsonl("b.jsonl", {"prompt": "a ", "completion": "b"})
         os.environ["SOURCE_DATE_EPOCH"] = "86400"
         self.addCleanup(os.environ.pop, "SOURCE_DATE_EPOCH")
-        self.assertIn("SOURCE_DATE_EPOCH fixes it", self.prepare("--tokenizer", folder, path))
-        self.assertEqual(self.ids(), [*encoded("1970-01-02"), END])
+        self.assertIn("SOURCE_DATE_EPOCH fixes it", self.prepare("--tokenizer", folder, path, other))
+        self.assertEqual(self.ids(), [*encoded("1970-01-02"), END, *encoded("a "), *encoded("b"), END])
 
 
 class PackTest(DataTest):

@@ -160,7 +160,7 @@ run.yaml:6:45: pipeline.recompute: expected one of none, blocks, stage, got 'per
             "layers, hidden, heads, "
             "context, tied, vocabulary, norm_epsilon, kv_heads, intermediate, rope_theta, "
             "qkv_bias, head_channels, qk_norm, rope_scaling, rope_factor, rope_low_frequency, "
-            "rope_high_frequency, rope_original_context, experts, experts_per_token, "
+            "rope_high_frequency, rope_original_context, nope_every, experts, experts_per_token, "
             "expert_intermediate, shared_intermediate, normalize_router, balance, balance_loss, "
             "balance_rate, got '5'\n"
             "run.yaml:4:8: the key 'train.microbatches' is missing; expected a whole number from 1 "

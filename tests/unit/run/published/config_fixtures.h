@@ -17,8 +17,8 @@ namespace longhaul::published {
 using Json = nlohmann::json;
 
 inline const std::vector<std::string> kFolders = {
-    "gpt2",    "gpt2_sharded", "llama2",  "llama2_bf16", "llama3",   "mistral",
-    "qwen2_5", "qwen3",        "mixtral", "qwen2_moe",   "qwen3_moe"};
+    "gpt2",    "gpt2_sharded", "llama2",  "llama2_bf16", "llama3",    "mistral",
+    "qwen2_5", "qwen3",        "smollm3", "mixtral",     "qwen2_moe", "qwen3_moe"};
 
 inline std::string ConfigOf(const std::string& folder) {
   const auto text = ReadFile(std::string(LONGHAUL_SOURCE_DIR) + "/tests/fixtures/models/" + folder +
@@ -92,7 +92,7 @@ inline ModelSpec OfFixture(const std::string& folder) {
   model.intermediate = 48;
   model.heads = 4;
   model.kv_heads = folder.starts_with("llama2") ? 4 : 2;
-  model.tied = folder == "llama3" || folder == "qwen2_5";
+  model.tied = folder == "llama3" || folder == "qwen2_5" || folder == "smollm3";
   if (folder == "llama3") {
     model.rope_theta = 100;
     model.rope_scaling = RopeScaling::kLlama3;
@@ -100,7 +100,11 @@ inline ModelSpec OfFixture(const std::string& folder) {
     model.rope_original_context = 32;
   }
   if (folder == "mistral" || folder.starts_with("qwen")) model.rope_theta = 1e6;
-  if (folder.starts_with("qwen")) model.norm_epsilon = 1e-6;
+  if (folder.starts_with("qwen") || folder == "smollm3") model.norm_epsilon = 1e-6;
+  if (folder == "smollm3") {
+    model.rope_theta = 5e6;
+    model.nope_every = 2;
+  }
   model.qkv_bias = folder == "qwen2_5";
   model.qk_norm = folder == "qwen3";
   if (folder == "qwen3") model.head_channels = 16;

@@ -124,21 +124,20 @@ TEST(ParseConfig, NullMeansWhatItMeansToTransformers) {
 }
 
 TEST(ParseConfig, LayersWithoutRotaryEmbeddingsComeAtEqualSteps) {
-  const auto every = [](const Json& changes) {
-    return MustParse(With("smollm3", changes)).model.nope_every;
+  const auto with = [](Json list) {
+    return With("smollm3", {{"no_rope_layers", std::move(list)}});
   };
-  EXPECT_EQ(every(Json::object()), 2u);
-  EXPECT_EQ(every({{"no_rope_layers", nullptr}}), 2u);  // the interval says it
-  EXPECT_EQ(every({{"no_rope_layers", {1, 1, 0}}}), 3u);
-  EXPECT_EQ(every({{"no_rope_layers", {0, 0, 0}}}), 1u);
-  EXPECT_EQ(every({{"no_rope_layers", {1, 1, 1}}}), 0u);
-  EXPECT_EQ(
-      MustParse(Without("smollm3", {"no_rope_layers", "no_rope_layer_interval"})).model.nope_every,
-      4u);  // transformers' default
-  EXPECT_THAT(Refusal(With("smollm3", {{"no_rope_layers", {0, 1, 1}}})),
+  const auto every = [](const std::string& config) { return MustParse(config).model.nope_every; };
+  EXPECT_EQ(OfFixture("smollm3").nope_every, 2u);
+  EXPECT_EQ(every(with(nullptr)), 2u);  // the interval says it
+  EXPECT_EQ(every(with(Json::array({1, 1, 0}))), 3u);
+  EXPECT_EQ(every(with(Json::array({0, 0, 0}))), 1u);
+  EXPECT_EQ(every(with(Json::array({1, 1, 1}))), 0u);
+  // transformers' default
+  EXPECT_EQ(every(Without("smollm3", {"no_rope_layers", "no_rope_layer_interval"})), 4u);
+  EXPECT_THAT(Refusal(with(Json::array({0, 1, 1}))),
               HasSubstr("here it is layer 1, and layer 2 breaks that"));
-  EXPECT_THAT(Refusal(With("smollm3", {{"no_rope_layers", {1, 0}}})),
-              HasSubstr("expected a list of 3 numbers 0 or 1"));
+  EXPECT_THAT(Refusal(with(Json::array({1, 0}))), HasSubstr("expected a list of 3 numbers 0 or 1"));
 }
 
 TEST(ParseConfig, HeadsMayHaveOtherChannelsThanTheirShareOfHidden) {
@@ -297,7 +296,8 @@ TEST(ParseConfig, EachKeyThatIsComputedOtherwiseIsRefusedByName) {
       {"llama2", "num_key_value_heads", 3, "model.kv_heads: 3 heads of keys and values do not div"},
       {"mistral", "sliding_window", 0, "got 0"},
       {"mistral", "model_type", "mamba",
-       "expected gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe or qwen3_moe, got \"m"},
+       "expected gpt2, llama, mistral, qwen2, qwen3, smollm3, mixtral, qwen2_moe or qwen3_moe, got "
+       "\"m"},
       {"mistral", "model_type", 7, "got 7"},
       {"mistral", "model_type", nullptr, "got none"},
       {"qwen2_5", "use_mrope", true, "got true"},

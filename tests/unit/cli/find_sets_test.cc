@@ -16,7 +16,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr std::string_view kTokenizer = R"({"model": {"vocab": {"a": 0, "b": 1}}, "version": "1.0"})";
+constexpr std::string_view kTokenizer =
+    R"({"model": {"vocab": {"a": 0, "b": 1}}, "version": "1.0"})";
 // The same, as another program writes it.
 constexpr std::string_view kRewritten =
     "{\"version\":\"1.0\",\n\"model\":{\"vocab\":{\"b\":1,\"a\":0}}}\n";

@@ -96,11 +96,7 @@ Status Generate(const Options& options) {
   return absl::OkStatus();
 }
 
-int Run(int argc, char** argv) {
-  Options options;
-  CLI::App app("Token ids that follow those of a prompt, by a model in a folder.",
-               "longhaul-generate");
-  SetUpCommandLine(app);
+void AddFlags(CLI::App& app, Options& options) {
   app.add_option("DIR", options.folder, "Folder with config.json and safetensors")->required();
   app.add_option("--tokens", options.tokens, "Maximum number of new tokens")->capture_default_str();
   app.add_option("--stop", options.stop, "Ids that end the text")
@@ -131,6 +127,14 @@ int Run(int argc, char** argv) {
   app.add_option("--dtype", options.dtype, "Type of matrix products: fp32, bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
+}
+
+int Run(int argc, char** argv) {
+  Options options;
+  CLI::App app("Token ids that follow those of a prompt, by a model in a folder.",
+               "longhaul-generate");
+  SetUpCommandLine(app);
+  AddFlags(app, options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {

@@ -21,6 +21,7 @@
 #include "base/units.h"
 #include "cli/program.h"
 #include "cli/progress.h"
+#include "run/data/data_set.h"
 #include "run/file/run_spec.h"
 #include "run/model/lora.h"
 #include "run/plan/proto/plan_proto.h"
@@ -249,6 +250,33 @@ StatusOr<published::Weights> WeightsOf(Client& client, const RunSpec& spec,
   return published::FromJson(json);
 }
 
+// The tokenizer of the run's data sets, for a run that began with random numbers. Its files are in
+// the first set's folder, which is there where the run was submitted. Nothing, and a word on
+// `terminal`, where it is not, or where it has another tokenizer by now.
+StatusOr<std::vector<published::SmallFile>> TokenizerOfSets(Client& client, const RunSpec& spec,
+                                                            const std::string& folder,
+                                                            const Terminal& terminal) {
+  const std::string path = folder + "/.sets";
+  LH_RETURN_IF_ERROR(Fetch(client, spec.data.list_sha256, path, [](uint64_t) {}));
+  LH_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMostListBytes));
+  std::filesystem::remove(path);
+  LH_ASSIGN_OR_RETURN(const data::Mixture mixture, data::MixtureFromJson(json));
+  const data::Source& first = mixture.sources.front();
+  if (first.set.tokenizer.empty()) return std::vector<published::SmallFile>();
+  LH_ASSIGN_OR_RETURN(auto files, published::ReadTokenizer(first.folder + "/tokenizer"));
+  const auto main = std::ranges::find(files, "tokenizer.json", &published::SmallFile::name);
+  const bool is_it =
+      main != files.end() && (first.set.tokenizer_sha256.empty() ||
+                              Sha256Hex(main->contents) == first.set.tokenizer_sha256);
+  if (is_it) return files;
+  terminal.err << fmt::format(
+                      "note: the export has no tokenizer: {} is not there, or has another one than "
+                      "{} by now",
+                      first.folder, first.set.tokenizer)
+               << std::endl;
+  return std::vector<published::SmallFile>();
+}
+
 ExportType TypeOf(const published::Tensor& tensor) {
   return tensor.type == "BF16"  ? ExportType::kBf16
          : tensor.type == "F16" ? ExportType::kFp16
@@ -330,8 +358,11 @@ StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options) {
         options.run, group.shared_channels, group.tensor);
   }
   LH_ASSIGN_OR_RETURN(const v1::CheckpointStatus checkpoint, Gather(*client, options));
-  LH_ASSIGN_OR_RETURN(const published::Weights weights,
-                      WeightsOf(*client, source.spec, folder->path()));
+  LH_ASSIGN_OR_RETURN(published::Weights weights, WeightsOf(*client, source.spec, folder->path()));
+  if (source.spec.weights.sha256.empty() && !source.spec.data.sets.empty()) {
+    LH_ASSIGN_OR_RETURN(weights.files, TokenizerOfSets(*client, source.spec, folder->path(),
+                                                       invocation.terminal()));
+  }
 
   uint64_t total = 0, done = 0;
   for (const v1::ShardStatus& shard : checkpoint.shards()) {

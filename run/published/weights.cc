@@ -293,13 +293,20 @@ StatusOr<Weights> ReadFolder(const std::string& folder) {
   LH_RETURN_IF_ERROR(problems.ToStatus());
   Match(folder, config, &weights, &problems);
   LH_RETURN_IF_ERROR(problems.ToStatus());
+  LH_ASSIGN_OR_RETURN(weights.files, ReadTokenizer(folder));
+  return weights;
+}
+
+StatusOr<std::vector<SmallFile>> ReadTokenizer(const std::string& folder) {
+  std::vector<SmallFile> files;
   for (const char* const name : kTokenizerFiles) {
     const std::string path = folder + "/" + name;
-    if (!std::filesystem::exists(path)) continue;
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) continue;
     LH_ASSIGN_OR_RETURN(std::string contents, ReadFile(path, kMostSmallFileBytes));
-    weights.files.push_back({name, std::move(contents)});
+    files.push_back({name, std::move(contents)});
   }
-  return weights;
+  return files;
 }
 
 Status HashTensors(const std::string& folder, Weights* weights,

@@ -197,7 +197,31 @@ def refusals(cluster):
     refused("documents", "data: { text: [text.txt], mask: document }", "longhaul data prepare")
 
 
-CASES = {"reads": reads_what_it_says, "web": from_a_web_server, "mixtures": mixtures, "documents": document_masks,
+def exported(cluster):
+    """An export of a run from random numbers has the tokenizer of its data."""
+    folder = cluster.folder / "words-of"
+    write_set(folder, documents(9, 100))
+    files = {"tokenizer.json": b'{"made": "for this test"}', "chat_template.jinja": b"{{ messages }}"}
+    (folder / "tokenizer").mkdir()
+    for name, content in files.items():
+        (folder / "tokenizer" / name).write_bytes(content)
+    manifest = json.loads((folder / "dataset.json").read_text())
+    manifest["tokenizer"] = {"name": "of-this-test", "sha256": hashlib.sha256(files["tokenizer.json"]).hexdigest()}
+    (folder / "dataset.json").write_text(json.dumps(manifest))
+    path = write_run(cluster, "scratch", "data: { sets: [words-of] }", steps=10)
+    run = cluster.cli("submit", path, "--watch").stdout.split()[0]
+    cluster.cli("export", run, "--out", cluster.folder / "with-words")
+    got = {name: (cluster.folder / "with-words" / name).read_bytes() for name in files}
+    if got != files:
+        raise AssertionError(f"{got} instead of {files}")
+    (folder / "tokenizer" / "tokenizer.json").write_bytes(b'{"made": "later"}')
+    result = cluster.cli("export", run, "--out", cluster.folder / "without-words")
+    if "the export has no tokenizer" not in result.stderr or (cluster.folder / "without-words" / "tokenizer.json").exists():
+        raise AssertionError(f"another tokenizer by now: {result.stderr}")
+    print("ok: the tokenizer of the data comes along, and no other one", flush=True)
+
+
+CASES = {"exported": exported, "reads": reads_what_it_says, "web": from_a_web_server, "mixtures": mixtures, "documents": document_masks,
          "documents_of_llama": document_masks_of_llama, "masked": loss_masks, "refused": refusals}
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ constexpr std::string_view kOther = R"({"model": {"vocab": {"b": 0, "a": 1}}, "v
 data::Source SetWith(const testing::TempDir& folder, std::string_view tokenizer) {
   const std::string place = folder.path() + "/tokenizer";
   std::filesystem::create_directory(place);
-  EXPECT_TRUE(WriteFileAtomic(place + "/tokenizer.json", std::string(tokenizer)).ok());
+  EXPECT_TRUE(WriteFileAtomic(place + "/tokenizer.json", tokenizer).ok());
   data::Source source{.folder = folder.path(), .weight = 1, .set = {}};
   source.set.tokenizer = "of-the-set";
   source.set.tokenizer_sha256 = Sha256Hex(tokenizer);

@@ -52,8 +52,8 @@ struct Weights {
 // ReadFile.
 StatusOr<Weights> ReadFolder(const std::string& folder);
 
-// Reads the files of a tokenizer that are in `folder`; those of ReadFolder. No files: there is none.
-// Errors: those of ReadFile.
+// Reads the files of a tokenizer that are in `folder`; those of ReadFolder. No files: there is
+// none. Errors: those of ReadFile.
 StatusOr<std::vector<SmallFile>> ReadTokenizer(const std::string& folder);
 
 // Sets the hash of every tensor; reads all tensor files for this. `progress` (may be empty) is

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <iostream>
 #include <limits>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -129,14 +130,15 @@ void AddFlags(CLI::App& app, Options& options) {
       ->capture_default_str();
 }
 
-int Run(int argc, char** argv) {
+int Run(std::span<char*> words) {
   Options options;
   CLI::App app("Token ids that follow those of a prompt, by a model in a folder.",
                "longhaul-generate");
   SetUpCommandLine(app);
   AddFlags(app, options);
   try {
-    app.parse(argc, argv);
+    // CLI11 takes a list from its end.
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::Success& done) {
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
@@ -153,5 +155,6 @@ int Run(int argc, char** argv) {
 }  // namespace longhaul
 
 int main(int argc, char** argv) {
-  return longhaul::Run(argc, argv);
+  if (argc < 1) return 2;
+  return longhaul::Run(std::span(argv, static_cast<size_t>(argc)).subspan(1));
 }

@@ -25,9 +25,8 @@ uint64_t RankParameters(const RunSpec& spec, uint32_t vocabulary, uint32_t layer
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                       bool last);
 // Bytes of the tables that a codec which predicts activations by their tokens (codec/predict) keeps
-// at each end of a boundary. Counts the largest such codec of the run: where the run file says
-// auto, of the chosen codecs or, before the choice, of those that a plan may choose. 0: there is
-// none.
+// at each end of a boundary. The largest tables count. If the run file says auto, the chosen codecs
+// count; before the choice, all codecs that the plan may choose count. 0: no codec has tables.
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary);
 // Bytes of a stage's state in a checkpoint, a copy or a snapshot in memory: parameters and
 // optimizer state in fp32, and the tables of tokens of the boundary below, in fp32 too. Where steps

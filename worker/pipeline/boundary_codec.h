@@ -53,8 +53,8 @@ class BoundaryCodec {
   virtual ~BoundaryCodec() = default;
 
   // Makes a buffer for a blob that will arrive. A buffer in host memory has no errors. On a GPU,
-  // kResourceExhausted: there is no pinned memory; kInvalidArgument: `bytes` is larger than any
-  // blob of these codecs with the room behind it.
+  // kResourceExhausted: there is no pinned memory; kInvalidArgument: `bytes` is more than the
+  // largest blob of these codecs and room_bytes together.
   virtual StatusOr<BlobBuffer> NewBlob(size_t bytes) = 0;
 
   // Shape of the token tables; 0 rows: no codec predicts by token. This object holds the tables.

@@ -38,7 +38,8 @@ class Reader {
         std::ranges::find_if(arrays_, [&](const NamedArray& one) { return one.name == name; });
     return found == arrays_.end() ? nullptr : &*found;
   }
-  // With this shape, in fp32, and values from `least` to `most`.
+  // Returns the values of an array of fp32. The array must have this shape, and all values must be
+  // from `least` to `most`.
   StatusOr<std::span<const float>> Read(std::string_view what, const std::vector<int64_t>& shape,
                                         float least, float most) const {
     LH_ASSIGN_OR_RETURN(const NamedArray* array, FindOf(what, shape, /*in_bf16=*/false));
@@ -47,7 +48,8 @@ class Reader {
     if (possible) return std::span<const float>(array->values);
     return FailedPrecondition("{} of the checkpoint has values that no run writes", array->name);
   }
-  // With this shape, in bf16, and values from -most to `most`.
+  // Returns the values of an array of bf16. The array must have this shape, and all values must be
+  // from -most to `most`.
   StatusOr<std::span<const uint16_t>> ReadRows(std::string_view what,
                                                const std::vector<int64_t>& shape,
                                                float most) const {

@@ -280,8 +280,8 @@ __global__ void __launch_bounds__(kThreads) LearnKernel(const __grid_constant__ 
   }
 }
 
-// Updates the mean over all tokens. A block has kWarp channels, one for each lane, and each of its
-// warps computes an equal share of the kMeanParts sums (format.h) of these channels.
+// Updates the mean over all tokens. A block has kWarp channels, one for each lane. The mean of a
+// channel has kMeanParts sums (format.h), and each warp computes an equal number of them.
 __global__ void __launch_bounds__(kThreads) MeanKernel(const __grid_constant__ PredictArgs args) {
   constexpr uint32_t kOfWarp = predict::kMeanParts / kWarps;
   __shared__ float parts[predict::kMeanParts][kWarp];

@@ -49,7 +49,7 @@ class Style:
         self._chat = chat
 
     def columns(self, there):
-        """Columns that are read, out of those that a file has."""
+        """The columns to read. `there`: the columns that the file has."""
         if self.style == TEXT:
             return [self._field]
         wanted = [self._names.theirs(ours) for ours in (*NEEDED[self.style], *MORE[self.style])]

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,19 +56,22 @@ class BoundaryPortTest : public ::testing::Test {
   std::shared_ptr<BoundaryPort> Make(bool upstream) { return Make(upstream, 1, events_); }
   std::shared_ptr<BoundaryPort> Make(bool upstream, uint64_t epoch,
                                      const std::shared_ptr<EventQueue>& events) {
-    const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
-    return BoundaryPort::Create({.run = RunId("run"),
-                                 .epoch = Epoch(epoch),
-                                 .edge = EdgeId(0),
-                                 .peer = {.replica = replica_, .stage = upstream ? 0u : 1u},
-                                 .upstream = upstream,
-                                 .shape = shape_,
-                                 .microbatches = 2,
-                                 .validation_microbatches = 1,
-                                 .send_codec = codec,
-                                 .receive_codec = codec,
-                                 .credits = kPlanned},
-                                &codec_thread_, events);
+    return BoundaryPort::Create(Options(upstream, "none", epoch), &codec_thread_, events);
+  }
+  // The same codec in both directions.
+  BoundaryPortOptions Options(bool upstream, std::string_view codec_string, uint64_t epoch = 1) {
+    const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec(codec_string));
+    return {.run = RunId("run"),
+            .epoch = Epoch(epoch),
+            .edge = EdgeId(0),
+            .peer = {.replica = replica_, .stage = upstream ? 0u : 1u},
+            .upstream = upstream,
+            .shape = shape_,
+            .microbatches = 2,
+            .validation_microbatches = 1,
+            .send_codec = codec,
+            .receive_codec = codec,
+            .credits = kPlanned};
   }
 
   // The frames of stage 0 sending `microbatch` of step 1.

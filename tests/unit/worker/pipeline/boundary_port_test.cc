@@ -187,20 +187,10 @@ TEST_F(BoundaryPortTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
 
 // The first validation goes through the codec; only the clean one after it arrives as it was sent.
 TEST_F(BoundaryPortTest, CleanValidationHasACodecOfItsOwn) {
-  const auto coarse = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=3"));
-  const auto none = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
   const auto make = [&](bool upstream) {
-    return BoundaryPort::Create({.run = RunId("run"),
-                                 .epoch = Epoch(1),
-                                 .edge = EdgeId(0),
-                                 .upstream = upstream,
-                                 .shape = shape_,
-                                 .microbatches = 2,
-                                 .validation_microbatches = 1,
-                                 .send_codec = coarse,
-                                 .receive_codec = coarse,
-                                 .clean_codec = none},
-                                &codec_thread_, events_);
+    BoundaryPortOptions options = Options(upstream, "fixed:bits=3");
+    options.clean_codec = *codec::ParseCodec("none");
+    return BoundaryPort::Create(std::move(options), &codec_thread_, events_);
   };
   const auto sender = make(/*upstream=*/false), receiver = make(/*upstream=*/true);
   const auto link = std::make_shared<RecordingLink>();
@@ -229,21 +219,11 @@ TEST_F(BoundaryPortTest, CleanValidationHasACodecOfItsOwn) {
 
 // Token ids follow a blob whose codec knows none, but in clean validations; wrong ones are refused.
 TEST_F(BoundaryPortTest, TokensAreCarriedBehindBlobs) {
-  const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=8"));
-  const auto none = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
   const auto make = [&](bool upstream, uint32_t vocabulary) {
-    return BoundaryPort::Create({.run = RunId("run"),
-                                 .epoch = Epoch(1),
-                                 .edge = EdgeId(0),
-                                 .upstream = upstream,
-                                 .shape = shape_,
-                                 .microbatches = 2,
-                                 .validation_microbatches = 1,
-                                 .send_codec = codec,
-                                 .receive_codec = codec,
-                                 .clean_codec = none,
-                                 .carried_vocabulary = vocabulary},
-                                &codec_thread_, events_);
+    BoundaryPortOptions options = Options(upstream, "fixed:bits=8");
+    options.clean_codec = *codec::ParseCodec("none");
+    options.carried_vocabulary = vocabulary;
+    return BoundaryPort::Create(std::move(options), &codec_thread_, events_);
   };
   for (const uint32_t vocabulary : {60000u, 70000u}) {
     const auto sender = make(/*upstream=*/false, vocabulary);

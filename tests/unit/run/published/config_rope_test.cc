@@ -1,0 +1,116 @@
+// What config.json says of rotary embeddings.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "run/published/config.h"
+#include "tests/unit/run/published/config_fixtures.h"
+
+namespace longhaul::published {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ParseConfig, LayersWithoutRotaryEmbeddingsComeAtEqualSteps) {
+  const auto with = [](Json list) {
+    return With("smollm3", {{"no_rope_layers", std::move(list)}});
+  };
+  const auto every = [](const std::string& config) { return MustParse(config).model.nope_every; };
+  EXPECT_EQ(OfFixture("smollm3").nope_every, 2u);
+  EXPECT_EQ(every(with(nullptr)), 2u);  // the interval says it
+  EXPECT_EQ(every(with(Json::array({1, 1, 0}))), 3u);
+  EXPECT_EQ(every(with(Json::array({0, 0, 0}))), 1u);
+  EXPECT_EQ(every(with(Json::array({1, 1, 1}))), 0u);
+  // transformers' default
+  EXPECT_EQ(every(Without("smollm3", {"no_rope_layers", "no_rope_layer_interval"})), 4u);
+  EXPECT_THAT(Refusal(with(Json::array({0, 1, 1}))),
+              HasSubstr("here it is layer 1, and layer 2 breaks that"));
+  EXPECT_THAT(Refusal(with(Json::array({1, 0}))), HasSubstr("expected a list of 3 numbers 0 or 1"));
+}
+
+TEST(ParseConfig, OlderAndNewerNamesOfRopeAreTheSame) {
+  const auto older = [](const Json& scaling, const char* type) {
+    Json json = Json::parse(Without("llama3", {"rope_parameters"}));
+    json["rope_theta"] = 100;
+    json["rope_scaling"] = scaling;
+    json["rope_scaling"][type] = "llama3";
+    return json.dump();
+  };
+  const Json scaling = {{"factor", 4.0},
+                        {"low_freq_factor", 1.0},
+                        {"high_freq_factor", 4},
+                        {"original_max_position_embeddings", 32}};
+  EXPECT_EQ(MustParse(older(scaling, "rope_type")).model, OfFixture("llama3"));
+  EXPECT_EQ(MustParse(older(scaling, "type")).model, OfFixture("llama3"));
+  // transformers takes the longest context then.
+  Json without = scaling;
+  without.erase("original_max_position_embeddings");
+  EXPECT_EQ(MustParse(older(without, "type")).model.rope_original_context, 128u);
+
+  ModelSpec linear = OfFixture("llama2");
+  linear.rope_scaling = RopeScaling::kLinear;
+  linear.rope_factor = 2.5;
+  linear.rope_theta = 5e5;
+  const Json parameters = {{"rope_type", "linear"}, {"factor", 2.5}, {"rope_theta", 5e5}};
+  EXPECT_EQ(MustParse(With("llama2", {{"rope_parameters", parameters}})).model, linear);
+  EXPECT_EQ(MustParse(With("llama2", {{"rope_parameters", nullptr},
+                                      {"rope_theta", 5e5},
+                                      {"rope_scaling", {{"type", "linear"}, {"factor", 2.5}}}}))
+                .model,
+            linear);
+  // Where both are there, transformers reads the older one; an empty one counts for nothing.
+  EXPECT_EQ(MustParse(With("llama2", {{"rope_scaling", parameters}})).model, linear);
+  EXPECT_EQ(
+      MustParse(With("llama2", {{"rope_parameters", parameters}, {"rope_scaling", Json::object()}}))
+          .model,
+      linear);
+  // The base inside counts more than that beside it.
+  EXPECT_EQ(MustParse(With("llama2", {{"rope_theta", 7}})).model, OfFixture("llama2"));
+  EXPECT_EQ(
+      MustParse(With("llama2", {{"rope_theta", 7}, {"rope_parameters", nullptr}})).model.rope_theta,
+      7);
+}
+
+TEST(ParseConfig, RopesThatAreRefused) {
+  const auto refusal = [](const Json& parameters) {
+    return Refusal(With("llama2", {{"rope_parameters", parameters}}));
+  };
+  EXPECT_EQ(refusal({{"rope_type", "yarn"}, {"factor", 2}}),
+            "config.json: rope_parameters: got the type \"yarn\", and longhaul computes only "
+            "default, linear and llama3");
+  EXPECT_THAT(refusal(3), HasSubstr("rope_parameters: expected an object, got 3"));
+  EXPECT_THAT(refusal({{"rope_type", "default"}, {"attention_factor", 2}}),
+              HasSubstr("rope_parameters.attention_factor: longhaul does not know this key"));
+  EXPECT_THAT(refusal({{"full_attention", {{"rope_type", "default"}}}}),
+              HasSubstr("rope_parameters.full_attention: longhaul does not know this key"));
+  EXPECT_THAT(refusal({{"partial_rotary_factor", 0.5}}),
+              HasSubstr("rope_parameters.partial_rotary_factor: got 0.5"));
+  EXPECT_THAT(
+      refusal({{"rope_type", "linear"}}),
+      HasSubstr("rope_parameters.factor: expected a number above 0, but the key is missin"));
+  EXPECT_THAT(refusal({{"rope_theta", "much"}}),
+              HasSubstr("rope_parameters.rope_theta: expected a number above 0, got \"much\""));
+  const Json llama3 = {{"rope_type", "llama3"},
+                       {"factor", -1},
+                       {"low_freq_factor", 0},
+                       {"original_max_position_embeddings", 8192.5}};
+  EXPECT_EQ(refusal(llama3),
+            "config.json: rope_parameters.factor: expected a number above 0, got -1\n"
+            "config.json: rope_parameters.low_freq_factor: expected a number above 0, got 0\n"
+            "config.json: rope_parameters.high_freq_factor: expected a number above 0, but the key "
+            "is missing\n"
+            "config.json: rope_parameters.original_max_position_embeddings: expected a whole "
+            "number from 1 to 4194304, got 8192.5");
+  EXPECT_THAT(refusal({{"rope_type", "llama3"},
+                       {"factor", 2},
+                       {"low_freq_factor", 4},
+                       {"high_freq_factor", 4}}),
+              HasSubstr("model.rope_high_frequency: expected more than"));
+}
+
+}  // namespace
+}  // namespace longhaul::published

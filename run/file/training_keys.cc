@@ -237,7 +237,12 @@ std::vector<Key> TrainRows() {
        Whole(LH_AT(train.steps), 0, kMostSteps),
        kNothing,
        "Steps to train; 0, with model.from: the run only validates",
-       {.unit = "steps", .otherwise = "train.epochs", .required = true}},
+       // Printed steps that nobody has counted yet would be taken for a wish.
+       {.unit = "steps",
+        .otherwise = "train.epochs",
+        .applies =
+            [](const RunSpec& spec) { return !spec.train.epochs || spec.train.steps < kMostSteps; },
+        .required = true}},
       {"train.epochs",
        Epochs(),
        kNothing,

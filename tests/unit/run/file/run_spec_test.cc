@@ -103,6 +103,8 @@ TEST(RunSpec, EpochsStandForStepsUntilTheDataAreCounted) {
   ASSERT_TRUE(open.ok()) << open.status();
   EXPECT_TRUE(open->train.epochs.has_value());
   EXPECT_EQ(open->train.steps, kMostSteps);
+  EXPECT_EQ(ToYaml(*open).find("\n  steps:"), std::string::npos) << ToYaml(*open);
+  EXPECT_EQ(ParseRunSpec(ToYaml(*open), "again.yaml", {}).value(), *open);
   const auto settled = ParseRunSpec(by_epochs, "run.yaml", {"train.steps=7"});
   ASSERT_TRUE(settled.ok()) << settled.status();
   EXPECT_EQ(settled->train.steps, 7u);

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import http.server
 import json
+import math
 import pathlib
 import random
 import re
@@ -221,7 +222,24 @@ def exported(cluster):
     print("ok: the tokenizer of the data comes along, and no other one", flush=True)
 
 
-CASES = {"exported": exported, "reads": reads_what_it_says, "web": from_a_web_server, "mixtures": mixtures, "documents": document_masks,
+def epochs(cluster):
+    """A run has as many steps as its passes over the training data take, of data sets and of texts."""
+    tokens = documents(10, 60)
+    write_set(cluster.folder / "passes", tokens, validation=documents(11, 20))
+    text = (cluster.folder / "text.txt").stat().st_size
+    for name, data, share, count in (("of-set", "data: { sets: [passes] }", 2, len(tokens)),
+                                     ("of-text", TEXT, 0.1, text - int(text * 0.1))):  # RUN's validation.share
+        path = write_run(cluster, name, data, stages=2)
+        path.write_text(path.read_text().replace("steps: 30", f"epochs: {share}").replace("warmup: 5", "warmup: 1"))
+        run = cluster.cli("submit", path, "--watch").stdout.split()[0]
+        wanted = math.ceil(share * ((count - 1) // CONTEXT) / 8)  # RUN's sequences of a step
+        steps = len(cluster.losses(run))
+        if steps != wanted or steps < 2:
+            raise AssertionError(f"{name}: {steps} steps instead of {wanted}")
+        print(f"ok: {share} passes {name} are {steps} steps", flush=True)
+
+
+CASES = {"epochs": epochs, "exported": exported, "reads": reads_what_it_says, "web": from_a_web_server, "mixtures": mixtures, "documents": document_masks,
          "documents_of_llama": document_masks_of_llama, "masked": loss_masks, "refused": refusals}
 
 if __name__ == "__main__":

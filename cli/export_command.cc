@@ -283,10 +283,11 @@ ExportType TypeOf(const published::Tensor& tensor) {
                                 : ExportType::kFp32;
 }
 
-// The type that most numbers of the weights have with which the run began.
+// The type that most numbers of the model have with which the run began.
 ExportType UsualType(const published::Weights& weights) {
   std::map<ExportType, uint64_t> numbers = {{ExportType::kFp32, 0}};
   for (const published::Tensor& tensor : weights.tensors) {
+    if (published::IsOfAdapter(tensor)) continue;
     numbers[TypeOf(tensor)] += tensor.bytes / published::BytesOfType(tensor.type);
   }
   return std::ranges::max_element(numbers, {}, [](const auto& one) { return one.second; })->first;

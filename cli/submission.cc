@@ -19,6 +19,7 @@
 #include "cli/progress.h"
 #include "proto/rpc/channel.h"
 #include "run/data/sample_order.h"
+#include "run/published/adapters.h"
 #include "run/tokens/token_file.h"
 
 namespace longhaul::cli {
@@ -116,12 +117,16 @@ std::vector<Upload> UploadsOf(const Submission& submission) {
                      .offset = 0,
                      .text = &submission.weights_json});
   if (!submission.spec.weights.upload) return uploads;
-  for (const published::Tensor& tensor : submission.weights->tensors) {
-    uploads.push_back({.sha256 = tensor.sha256,
-                       .bytes = tensor.bytes,
-                       .path = submission.spec.weights.from + "/" + tensor.file,
-                       .offset = tensor.offset});
-  }
+  const auto add = [&uploads](const published::Weights& weights, const std::string& folder) {
+    for (const published::Tensor& tensor : weights.tensors) {
+      uploads.push_back({.sha256 = tensor.sha256,
+                         .bytes = tensor.bytes,
+                         .path = folder + "/" + tensor.file,
+                         .offset = tensor.offset});
+    }
+  };
+  add(*submission.weights, submission.spec.weights.from);
+  if (submission.adapters) add(*submission.adapters, submission.spec.weights.adapters);
   return uploads;
 }
 
@@ -225,16 +230,26 @@ StatusOr<Submission> Read(const std::string& file, const std::vector<std::string
     LH_ASSIGN_OR_RETURN(submission.weights, published::ReadFolder(folder));
     LH_ASSIGN_OR_RETURN(const published::Config config,
                         published::ParseConfig(submission.weights->config_json, "config.json"));
-    return FoundModel{.model = config.model, .longest_context = config.window};
+    return FoundModel{.model = config.model};
   };
-  LH_ASSIGN_OR_RETURN(submission.spec, ParseRunSpec(text, file, overrides, find_texts, find_model));
+  std::string of_adapters;  // their folder
+  const FindAdapters find_adapters = [&](const std::string& from,
+                                         const ModelSpec& model) -> StatusOr<LoraSpec> {
+    of_adapters = std::filesystem::absolute(std::filesystem::path(file).parent_path() / from);
+    LH_ASSIGN_OR_RETURN(published::Adapters found, published::ReadAdapters(of_adapters, model));
+    submission.adapters.emplace().tensors = std::move(found.tensors);
+    return std::move(found.lora);
+  };
+  LH_ASSIGN_OR_RETURN(submission.spec,
+                      ParseRunSpec(text, file, overrides, find_texts, find_model, find_adapters));
   const bool has_steps = submission.spec.train.steps < kMostSteps;
   if (with_data && submission.spec.train.epochs && !has_steps) {
     const std::string steps =
         fmt::format("train.steps={}", StepsOfEpochs(submission.spec, submission));
     std::vector<std::string> settled = overrides;
     settled.push_back(steps);
-    LH_ASSIGN_OR_RETURN(submission.spec, ParseRunSpec(text, file, settled, {}, find_model));
+    LH_ASSIGN_OR_RETURN(submission.spec,
+                        ParseRunSpec(text, file, settled, {}, find_model, find_adapters));
     submission.request.add_overrides(steps);
   }
   if (submission.weights && submission.mixture) {
@@ -242,6 +257,7 @@ StatusOr<Submission> Read(const std::string& file, const std::vector<std::string
   }
   // Workers look there, too, whatever folder they run in.
   if (submission.weights) submission.spec.weights.from = folder;
+  if (submission.adapters) submission.spec.weights.adapters = of_adapters;
   if (submission.mixture) FillInSets(submission);
   for (const std::string& text_override : overrides) {
     submission.request.add_overrides(text_override);
@@ -297,23 +313,40 @@ Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& subm
 Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& submission) {
   if (!submission.weights) return absl::OkStatus();
   Progress progress(terminal, "reading the weights");
-  uint64_t total = 0;
-  for (const published::Tensor& tensor : submission.weights->tensors) total += tensor.bytes;
-  LH_RETURN_IF_ERROR(published::HashTensors(
-      submission.spec.weights.from, &*submission.weights, [&](uint64_t done) -> Status {
-        if (interrupt.fired()) return absl::CancelledError("interrupted; nothing was submitted");
-        progress.Bytes(done, total);
-        return absl::OkStatus();
-      }));
-  submission.weights_json = published::ToJson(*submission.weights);
+  uint64_t total = 0, before = 0;
+  for (const auto* const weights : {&submission.weights, &submission.adapters}) {
+    if (!*weights) continue;
+    for (const published::Tensor& tensor : (*weights)->tensors) total += tensor.bytes;
+  }
+  const auto hash = [&](const std::string& folder, published::Weights* weights) {
+    uint64_t last = 0;
+    const Status status = published::HashTensors(folder, weights, [&](uint64_t done) -> Status {
+      if (interrupt.fired()) return absl::CancelledError("interrupted; nothing was submitted");
+      last = done;
+      progress.Bytes(before + done, total);
+      return absl::OkStatus();
+    });
+    before += last;
+    return status;
+  };
+  LH_RETURN_IF_ERROR(hash(submission.spec.weights.from, &*submission.weights));
+  published::Weights all = *submission.weights;
+  if (submission.adapters) {
+    LH_RETURN_IF_ERROR(hash(submission.spec.weights.adapters, &*submission.adapters));
+    all.tensors.insert(all.tensors.end(), submission.adapters->tensors.begin(),
+                       submission.adapters->tensors.end());
+  }
+  submission.weights_json = published::ToJson(all);
   submission.spec.weights.sha256 = Sha256Hex(submission.weights_json);
-  submission.request.add_overrides(SectionOverride("model", submission.spec));
+  DescribeModel(submission);
   return absl::OkStatus();
 }
 
 void DescribeModel(Submission& submission) {
   if (!submission.weights) return;
   submission.request.add_overrides(SectionOverride("model", submission.spec));
+  if (!submission.adapters) return;
+  submission.request.add_overrides(SectionOverride("train.lora", submission.spec));
 }
 
 namespace {

@@ -21,13 +21,17 @@ struct Submission {
   std::vector<std::string> paths;  // path of each of request.data_files, in the same order
   // Set if spec.weights.from names a published model.
   std::optional<published::Weights> weights;
+  // Set if spec.weights.adapters names adapters.
+  std::optional<published::Weights> adapters;
   // The data sets that spec.data.sets names; nullopt if it names none or until the data is read.
   std::optional<data::Mixture> mixture;
   std::string mixture_json;  // `mixture` as workers get it; "" without data sets
-  std::string weights_json;  // `weights` as workers get them; "" until HashWeights
+  // `weights` and `adapters`, as workers get them; "" until HashWeights.
+  std::string weights_json;
 };
 
-// Reads the run file, and the folder of the published model that it names, but no data.
+// Reads the run file, and the folders of the published model and of adapters that it names, but no
+// data.
 // kInvalidArgument has every error at once.
 StatusOr<Submission> ReadRunFile(const std::string& file,
                                  const std::vector<std::string>& overrides);
@@ -41,8 +45,9 @@ Status FindData(Submission& submission);
 // Reads all text files, and puts their hashes and sizes into the request. Data sets have hashes
 // already. Shows progress on the terminal. kCancelled on Ctrl-C.
 Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
-// Reads all weights, computes their hashes, and puts the hash of the list of weights into the
-// request. Shows progress and can be interrupted as HashData. Does nothing without weights.
+// Reads all weights and adapters, computes their hashes, and puts the hash of the list of weights
+// into the request. Shows progress and can be interrupted as HashData. Does nothing without
+// weights.
 Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
 // For a plan, which needs no hashes: puts the model's description and the weights' location into
 // the request.

@@ -7,6 +7,7 @@
 #include "planner/planner.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/boundary/open_codecs.h"
+#include "run/model/attention_chunks.h"
 #include "run/model/family.h"
 #include "run/model/loss_chunks.h"
 #include "run/model/share.h"
@@ -100,29 +101,62 @@ uint64_t FrozenBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
                      bool last) {
   const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
   return SumOverParameters(
-      spec.model, vocabulary, layers, first, last, [bf16](const model::Parameter& parameter) {
+      spec.model, vocabulary, layers, first, last, [&](const model::Parameter& parameter) {
         const uint64_t bytes = parameter.is_frozen_in_compute_type() && bf16 ? kHalf : kFloat;
-        return parameter.frozen ? bytes * parameter.shape.elements() : 0;
+        return parameter.frozen ? bytes * ElementsOf(spec.model, parameter, RanksOf(spec.group))
+                                : 0;
       });
 }
 
-// What a block's adapters keep of a token: a number for each of their ranks.
-uint64_t RanksOfBlock(const ModelSpec& spec) {
+// What a block's adapters keep of a token on each rank of a group: a number for each of the
+// adapters' ranks. Those of an expert keep this of the expert's tokens alone, which are divided
+// among the group's ranks.
+uint64_t RanksOfBlock(const ModelSpec& spec, const model::Ranks& ranks) {
   if (!spec.lora) return 0;
-  const uint32_t rank = spec.lora->rank;
-  return SumOverParameters(spec, /*vocabulary=*/1, /*layers=*/1, /*first=*/false, /*last=*/false,
-                           [rank](const model::Parameter& parameter) -> uint64_t {
-                             return parameter.adapter ? rank : 0;
-                           }) /
-         2;  // A and B
+  uint64_t of_all = 0, of_experts = 0;
+  for (const model::Parameter& parameter :
+       model::ParametersOf(spec, /*vocabulary_rows=*/1, /*embedding=*/false, /*head=*/false)) {
+    if (!parameter.adapter) continue;
+    const bool of_expert = parameter.split.along == model::Along::kExperts;
+    (of_expert ? of_experts : of_all) += spec.lora->rank;
+  }
+  if (of_experts > 0) of_all += of_experts * spec.experts_per_token / spec.experts / ranks.count;
+  return of_all / 2;  // A and B
+}
+
+// Bytes that dropout needs in passing: copies of the widest input of an adapter without what is
+// dropped, and integers for a piece of its mask (worker/stage/model/dropout.cc). `copies`: backward
+// has two, of the input and of its gradient.
+uint64_t DropoutBytes(const RunSpec& spec, uint64_t copies, bool on_gpu) {
+  if (!spec.model.lora || spec.model.lora->dropout == 0) return 0;
+  constexpr uint64_t kPieceOnCpu = uint64_t{1} << 16, kPieceOnGpu = uint64_t{1} << 22;
+  constexpr uint64_t kBytesOfMask = 2 * 4 + 1;  // two tensors of int32 and one of bool
+  uint64_t widest = 0;
+  for (const model::Parameter& parameter :
+       model::ParametersOf(spec.model, /*vocabulary_rows=*/1, /*embedding=*/false,
+                           /*head=*/false)) {
+    if (!parameter.adapter || parameter.shape.rows != spec.model.lora->rank) continue;
+    const bool is_part = parameter.split.along == model::Along::kColumns;
+    widest =
+        std::max<uint64_t>(widest, parameter.shape.columns / (is_part ? spec.group.tensor : 1));
+  }
+  const uint64_t tokens =
+      uint64_t{spec.train.microbatch_size} * spec.model.context / spec.pipeline.SlicesNow();
+  return copies * tokens * widest * (spec.train.dtype == ComputeDtype::kBf16 ? kHalf : kFloat) +
+         kBytesOfMask * (on_gpu ? kPieceOnGpu : kPieceOnCpu);
+}
+
+// True if fused kernels compute attention over anything but whole rows. Otherwise it has masks
+// (worker/stage/model/attention.h).
+bool HasFusedAttention(const RunSpec& spec, bool on_gpu) {
+  return on_gpu && spec.train.dtype == ComputeDtype::kBf16 && spec.model.attention_cap == 0;
 }
 
 // On a GPU, of a block and a token: what keys and values have more where each head of queries gets
-// its own, since no kernel shares them (worker/stage/model/llama.cc). In numbers.
+// its own, since no kernel for fp32 shares them (worker/stage/model/attention.cc). In numbers.
 uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
   const uint32_t slices = spec.pipeline.SlicesNow();
-  const bool masked = spec.data.mask_documents || slices > 1;
-  const bool shares = spec.train.dtype == ComputeDtype::kBf16 && !masked;
+  const bool shares = spec.train.dtype == ComputeDtype::kBf16 || spec.model.attention_cap > 0;
   if (shares || spec.model.kv_heads == 0) return 0;  // 0: a family whose heads share none
   // A slice repeats those of all earlier ones, too.
   return (slices + 1) * uint64_t{spec.model.QueryChannels() - spec.model.KvChannels()};
@@ -145,9 +179,38 @@ uint64_t PastBytes(const RunSpec& spec, uint64_t tokens, bool on_gpu) {
   return of_all * (slices + 1) / 2 - of_all / slices + 2 * recorded;
 }
 
-// Who attends to whom, of all slices of a microbatch but the first; all blocks share it.
-uint64_t SliceMaskBytes(const RunSpec& spec) {
-  return spec.pipeline.SlicesNow() == 1 ? 0 : uint64_t{spec.model.context} * spec.model.context;
+// Who attends to whom in a microbatch; all blocks share it.
+uint64_t MaskBytes(const RunSpec& spec, bool on_gpu) {
+  const ModelSpec& model = spec.model;
+  if (HasFusedAttention(spec, on_gpu) || model.attention_cap > 0) return 0;
+  const bool windows = model.window > 0 && model.window < model.context;
+  const bool masked = spec.pipeline.SlicesNow() > 1 || spec.data.mask_documents;
+  const bool all_windowed = windows && model.window_from == 0 && model.full_every == 0;
+  const uint64_t kinds = (windows ? 1 : 0) + (masked && !all_windowed ? 1 : 0);
+  const uint64_t rows = spec.data.mask_documents ? spec.train.microbatch_size : 1;
+  const uint64_t bytes = spec.train.dtype == ComputeDtype::kBf16 ? kHalf : kFloat;
+  return kinds * rows * model.context * model.context * bytes;
+}
+
+// What attention over windows keeps more of a block and a token where masks compute it: it gives
+// its output in chunks, which are joined. A mean over layers with a window and without. In numbers.
+uint64_t JoinedChunks(const RunSpec& spec, bool on_gpu) {
+  const ModelSpec& model = spec.model;
+  if (HasFusedAttention(spec, on_gpu) || model.attention_cap > 0) return 0;
+  if (2 * uint64_t{model.window} >= model.context) return 0;
+  uint64_t windowed = 0;
+  for (uint32_t layer = 0; layer < model.layers; ++layer)
+    windowed += model.HasWindow(layer) ? 1 : 0;
+  return model.QueryChannels() * windowed / model.layers;
+}
+
+// Capped scores, a chunk at a time: what they were before and after the cap and the softmax, and
+// their gradients.
+uint64_t ScoreBytes(const RunSpec& spec) {
+  if (spec.model.attention_cap == 0) return 0;
+  const uint64_t of_query = uint64_t{spec.train.microbatch_size} * spec.model.heads /
+                            spec.group.tensor * spec.model.context;
+  return 6 * kFloat * of_query * model::QueriesOfChunk(spec.model.context, of_query);
 }
 
 // One is being written, or kept for an epoch that begins from it, while the next one is taken
@@ -305,14 +368,17 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const model::Family& family = model::FamilyOf(spec.model);
   const uint32_t ranks = spec.group.tensor;
   model::Kept kept_by_block = family.kept_by_block(spec.model, RanksOf(spec.group));
-  kept_by_block.half += RanksOfBlock(spec.model);
+  kept_by_block.half += RanksOfBlock(spec.model, RanksOf(spec.group));
   if (on_gpu) kept_by_block.half += PartOf(RepeatedKeysAndValues(spec), ranks);
+  kept_by_block.half += PartOf(JoinedChunks(spec, on_gpu), ranks);
   const uint64_t of_block = tokens * BytesOf(kept_by_block, bf16);
   const uint64_t all_rows = spec.model.VocabularyOver(vocabulary);
   const uint64_t rows = PartOf(all_rows, ranks);  // of a rank
   const uint32_t slices = spec.pipeline.SlicesNow();
   const model::LossChunks chunks = model::LossChunksOf(tokens / slices, all_rows);
-  const uint64_t logits = last ? chunks.tokens * rows * kFloat : 0;
+  // Capped ones are kept, too, and what they were before.
+  const uint64_t copies_of_logits = spec.model.logit_cap > 0 ? 3 : 1;
+  const uint64_t logits = last ? copies_of_logits * chunks.tokens * rows * kFloat : 0;
   const uint64_t of_loss =
       last ? chunks.tokens * BytesOf(family.kept_by_final_norm(spec.model), bf16) + logits : 0;
   const uint64_t casts =
@@ -354,6 +420,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   } else {
     memory.fixed += PartOf(in_host, ranks);
   }
+  memory.fixed += DropoutBytes(spec, /*copies=*/2, on_gpu);
   memory.per_flight = 2 * boundary;
   const bool recomputes = spec.pipeline.recompute != Recompute::kNone;
   // Forward then leaves the logits for backward.
@@ -363,7 +430,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   } else {
     memory.fixed += of_loss;
   }
-  memory.per_flight += layers * PastBytes(spec, tokens, on_gpu) + SliceMaskBytes(spec);
+  memory.per_flight += layers * PastBytes(spec, tokens, on_gpu) + MaskBytes(spec, on_gpu);
   switch (spec.pipeline.recompute) {
     case Recompute::kNone:
       memory.per_flight += layers * of_block;
@@ -378,8 +445,10 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
       break;
   }
   if (!on_gpu) return memory;
-  memory.fixed += kCublasBytes + kBoundariesInPassing * boundary;
-  if (!recomputes) memory.per_flight += boundary + kSegmentBytes;
+  memory.fixed += kCublasBytes + kBoundariesInPassing * boundary + ScoreBytes(spec);
+  if (!recomputes) {
+    memory.per_flight += boundary + kSegmentBytes + DropoutBytes(spec, /*copies=*/1, on_gpu);
+  }
   // Passes are recorded of both versions, whichever is in flight.
   memory.per_flight *= versions;
   if (keeps_logits) memory.per_flight += logits + (bf16 ? logits / kFloat * kHalf : 0);

@@ -72,6 +72,8 @@ struct StageMemory {
 //   - last stage: the logits of one microbatch in fp32, and as much for a copy or their gradient.
 //     Where the loss is computed in chunks (run/model/loss_chunks.h): the same for one chunk only,
 //     and what autograd keeps of the chunk
+//   - with dropout of adapters (LoRA): two copies of the widest input of an adapter, in the type of
+//     products, and 9 bytes a number of a piece of the mask: 64 Ki numbers on a CPU, 4 Mi on a GPU
 //   - kProgramBytes
 //   - on a GPU: 192 MiB for all workspaces that cuBLAS keeps, and 8 boundary tensors for
 //     temporaries of the pass that runs
@@ -80,12 +82,14 @@ struct StageMemory {
 //   - what autograd keeps of each block and, on the last stage, of the final norm, by the family
 //     (Family::kept_by_block): 4 bytes a value, 2 bytes where products keep it in bf16. Last stage:
 //     also the log-softmax of the logits where they are one chunk. With LoRA: also, for a token, as
-//     many numbers as each adapter's rank. On a GPU in fp32, or with data.mask_documents or slices:
-//     keys and values for every head of queries
+//     many numbers as each adapter's rank; for adapters of experts, those of the token's experts.
+//     On a GPU in fp32, or with data.mask_documents or slices: keys and values for every head of
+//     queries
 //   - the stage's input and output
 //   - on a GPU, because CUDA graphs have memory of their own for each microbatch: one boundary
-//     tensor, and 20 MiB lost because LibTorch allocates this much at a time. On the last stage,
-//     where the logits are one chunk: the logits in fp32 and, with bf16, also in bf16
+//     tensor, and 20 MiB lost because LibTorch allocates this much at a time. With dropout of
+//     adapters also a copy of the widest input of an adapter, and a piece's mask. On the last
+//     stage, where the logits are one chunk: the logits in fp32 and, with bf16, also in bf16
 //   - with recomputation, instead of all terms above: the stage's input and output; with kBlocks
 //     also the inputs of all blocks but the first
 //   - with slices: for each later slice, keys and values of the earlier ones; with recomputation,
@@ -117,12 +121,12 @@ struct StageMemory {
 // twice, and on a GPU also what passes keep, because graphs are recorded for both versions; a
 // snapshot has the parameters of both.
 //
-// In a group of ranks (group.tensor), parameters, gradients, optimizer state, casts and logits are
-// a rank's share, and so is what autograd keeps between split matrices. Norms, the residual and
-// boundary tensors are whole on every rank; with group.sequence norms and residuals cover the
-// rank's tokens. One snapshot more holds the ranks' copies until they are put together. On a CPU
-// the devices of the ranks share the snapshots and kProgramBytes of their process. On a GPU each
-// rank has its own 64 MiB in `host`. NCCL's own memory is not counted.
+// In a group of ranks (group.tensor), parameters, frozen ones too, gradients, optimizer state,
+// casts and logits are a rank's share, and so is what autograd keeps between split matrices. Norms,
+// the residual and boundary tensors are whole on every rank; with group.sequence norms and
+// residuals cover the rank's tokens. One snapshot more holds the ranks' copies until they are put
+// together. On a CPU the devices of the ranks share the snapshots and kProgramBytes of their
+// process. On a GPU each rank has its own 64 MiB in `host`. NCCL's own memory is not counted.
 //
 // Attention keeps no T x T matrix of scores, because the fused kernels of CPU and GPU do not.
 // memory_parity_test and memory_gpu_test compare these sums with what LibTorch takes.

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <iostream>
 #include <limits>
+#include <memory>
 #include <span>
 #include <sstream>
 #include <string>
@@ -43,39 +44,81 @@ StatusOr<DeviceName> OpenDevice(const std::string& text) {
   return loaded;
 }
 
+// Makes generators for the texts of one model.
+class Maker {
+ public:
+  static StatusOr<Maker> Open(const Options& options) {
+    Maker maker;
+    LH_ASSIGN_OR_RETURN(maker.weights_, published::ReadFolder(options.folder));
+    LH_ASSIGN_OR_RETURN(const published::Config config,
+                        published::ParseConfig(maker.weights_.config_json, "config.json"));
+    LH_ASSIGN_OR_RETURN(const DeviceName device, OpenDevice(options.device));
+    maker.folder_ = options.folder;
+    maker.wanted_ = {.model = config.model, .device = device, .threads = options.threads};
+    maker.wanted_.dtype = options.dtype == "bf16" ? ComputeDtype::kBf16 : ComputeDtype::kFp32;
+    uint32_t& context = maker.wanted_.model.context;
+    if (options.context > 0) context = std::min(context, options.context);
+    maker.longest_ = context;
+    return maker;
+  }
+
+  // Returns a generator for a text of at most `tokens` tokens, or for as many as the context has.
+  // Valid until the next call.
+  StatusOr<worker::Generator*> For(uint64_t tokens) {
+    // Embeddings that depend on how long the text becomes are those of this text.
+    const RopeScaling scaling = wanted_.model.rope_scaling;
+    const bool depends = scaling == RopeScaling::kDynamic || scaling == RopeScaling::kLongrope;
+    const auto context = static_cast<uint32_t>(std::min<uint64_t>(longest_, tokens));
+    if (generator_ && !depends) {
+      generator_->Clear();
+      return generator_.get();
+    }
+    if (depends) wanted_.model.context = std::max(context, 1u);
+    generator_.reset();
+    LH_ASSIGN_OR_RETURN(
+        generator_, worker::Generator::Create(
+                        wanted_, [&](const model::PlacedParameter& parameter,
+                                     std::span<float> values) { return Read(parameter, values); }));
+    return generator_.get();
+  }
+
+ private:
+  Status Read(const model::PlacedParameter& parameter, std::span<float> values) const {
+    LH_ASSIGN_OR_RETURN(const published::Tensor* tensor,
+                        published::TensorOf(weights_, wanted_.model, parameter));
+    LH_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
+                        published::ReadTensor(folder_, *tensor));
+    published::Decode(*tensor, bytes, parameter.parameter, values);
+    return absl::OkStatus();
+  }
+
+  std::string folder_;
+  published::Weights weights_;
+  worker::GeneratorOptions wanted_;
+  uint32_t longest_ = 0;
+  std::unique_ptr<worker::Generator> generator_;
+};
+
+StatusOr<std::vector<int32_t>> IdsIn(const std::string& line) {
+  std::istringstream words(line);
+  std::vector<int32_t> ids;
+  for (int64_t id = 0; words >> id;) {
+    if (id < 0 || id > std::numeric_limits<int32_t>::max()) {
+      return InvalidArgument("expected token ids, got {}", id);
+    }
+    ids.push_back(static_cast<int32_t>(id));
+  }
+  if (!words.eof()) return absl::InvalidArgumentError("expected token ids in a line");
+  return ids;
+}
+
 Status Generate(const Options& options) {
-  LH_ASSIGN_OR_RETURN(const published::Weights weights, published::ReadFolder(options.folder));
-  LH_ASSIGN_OR_RETURN(const published::Config config,
-                      published::ParseConfig(weights.config_json, "config.json"));
-  LH_ASSIGN_OR_RETURN(const DeviceName device, OpenDevice(options.device));
-  worker::GeneratorOptions wanted{
-      .model = config.model, .device = device, .threads = options.threads};
-  wanted.dtype = options.dtype == "bf16" ? ComputeDtype::kBf16 : ComputeDtype::kFp32;
-  if (config.window) wanted.model.context = std::min(wanted.model.context, *config.window);
-  if (options.context > 0) wanted.model.context = std::min(wanted.model.context, options.context);
-  LH_ASSIGN_OR_RETURN(
-      const auto generator,
-      worker::Generator::Create(
-          wanted, [&](const model::PlacedParameter& parameter, std::span<float> values) -> Status {
-            LH_ASSIGN_OR_RETURN(const published::Tensor* tensor,
-                                published::TensorOf(weights, wanted.model, parameter));
-            LH_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
-                                published::ReadTensor(options.folder, *tensor));
-            published::Decode(*tensor, bytes, parameter.parameter, values);
-            return absl::OkStatus();
-          }));
+  LH_ASSIGN_OR_RETURN(Maker maker, Maker::Open(options));
   std::string line;
   while (std::getline(std::cin, line)) {
-    generator->Clear();
-    std::istringstream words(line);
-    std::vector<int32_t> ids;
-    for (int64_t id = 0; words >> id;) {
-      if (id < 0 || id > std::numeric_limits<int32_t>::max()) {
-        return InvalidArgument("expected token ids, got {}", id);
-      }
-      ids.push_back(static_cast<int32_t>(id));
-    }
-    if (!words.eof()) return absl::InvalidArgumentError("expected token ids in a line");
+    LH_ASSIGN_OR_RETURN(std::vector<int32_t> ids, IdsIn(line));
+    LH_ASSIGN_OR_RETURN(worker::Generator* const generator,
+                        maker.For(ids.size() + uint64_t{options.tokens}));
     uint64_t place = ids.size();
     for (uint32_t i = 0; i < options.tokens; ++i) {
       const StatusOr<std::span<const float>> logits = generator->Next(ids);

@@ -137,6 +137,28 @@ Field Real(std::string key, double* target, RealRange range) {
   return field;
 }
 
+Field Reals(std::string key, std::vector<double>* target, RealRange range) {
+  constexpr size_t kMost = 4096;
+  Field field;
+  field.key = std::move(key);
+  field.expected = fmt::format("a list of at most {} numbers, each {}", kMost, range.ToString());
+  field.read = [target, range, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                          const std::string& path) {
+    if (!node.IsSequence() || node.size() > kMost) {
+      reader.FailExpected(node, path, expected);
+      return;
+    }
+    std::vector<double> values;
+    for (const YAML::Node& one : node) {
+      const auto value = ReadReal(reader, one, path, range);
+      if (!value) return;
+      values.push_back(*value);
+    }
+    *target = std::move(values);
+  };
+  return field;
+}
+
 Field Flag(std::string key, bool* target) {
   Field field;
   field.key = std::move(key);

@@ -147,6 +147,8 @@ struct RealRange {
   std::string ToString() const;
 };
 Field Real(std::string key, double* target, RealRange range);
+// A list of numbers, each inside `range`; at most 4,096.
+Field Reals(std::string key, std::vector<double>* target, RealRange range);
 // Returns the number in `node` if it is inside `range`. Else reports a problem and returns nullopt.
 std::optional<double> ReadReal(Reader& reader, const YAML::Node& node, const std::string& path,
                                const RealRange& range);

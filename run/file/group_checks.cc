@@ -24,7 +24,7 @@ bool KnowsModelOfGroup(const RunSpec& spec, const Reader& reader) {
          model::Problems(spec.model).empty();
 }
 
-// Without adapters, which are refused by themselves.
+// Without adapters, which are shared as their matrices are.
 std::vector<model::Parameter> SharedParameters(const RunSpec& spec) {
   ModelSpec model = spec.model;
   model.lora.reset();
@@ -149,6 +149,13 @@ void CheckHidden(const RunSpec& spec, Reader& reader) {
         "p out for a model with experts");
     return;
   }
+  if (spec.model.norms != Norms::kPre) {
+    reader.Fail(reader.PlaceOf("group.p"),
+                fmt::format("group.p: a norm behind attention and MLP (model.norms: {}) sees a "
+                            "rank's own channels, so that shared channels would differ from rank "
+                            "to rank; leave p out, or choose a model with norms: pre",
+                            ToString(spec.model.norms)));
+  }
   // Matrices of a block that no rank has a part of.
   if (!KnowsModelOfGroup(spec, reader)) return;
   for (const model::Parameter& parameter : SharedParameters(spec)) {
@@ -171,12 +178,6 @@ void CheckSeveralRanks(const RunSpec& spec, std::string_view ranks, Reader& read
                 fmt::format("train.optimizer.kind: muon needs whole matrices, and each of the {} "
                             "ranks of a stage ({}) holds a part; choose adamw, or {} 1",
                             ranks, kTensor, kTensor));
-  }
-  if (spec.model.lora) {
-    reader.Fail(reader.PlaceOf("train.lora"),
-                fmt::format("train.lora: this version does not share adapters among the {} ranks "
-                            "of a stage; leave lora out, or set {} to 1",
-                            ranks, kTensor));
   }
   if (spec.replay) {
     reader.Fail(reader.PlaceOf(kTensor),

@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "run/file/keys.h"
 #include "run/file/run_spec.h"
 #include "run/model/family.h"
@@ -65,14 +69,15 @@ bool IsWritten(const KeyNode& node) {
   return leaf == nullptr || leaf->value.text;
 }
 
-// "{ lr: 0.1, ... }", without keys that do not apply.
-std::string FlowText(const KeyNode& section, const RunSpec& spec) {
+// "{ lr: 0.1, ... }", without keys that do not apply. `places`: with the keys that are places.
+std::string FlowText(const KeyNode& section, const RunSpec& spec, bool places) {
   std::string out;
   for (const KeyNode& node : section.children) {
     if (!IsWritten(node) || (node.key != nullptr && !node.key->Applies(spec))) continue;
+    if (node.key != nullptr && node.key->notes.is_place && !places) continue;
     const Key* const leaf = LeafOf(node);
     out += fmt::format("{} {}: {}", out.empty() ? "" : ",", node.name,
-                       leaf != nullptr ? leaf->value.text(spec) : FlowText(node, spec));
+                       leaf != nullptr ? leaf->value.text(spec) : FlowText(node, spec, places));
   }
   return fmt::format("{{{} }}", out);
 }
@@ -156,7 +161,7 @@ Table TableOf(Draft* draft) {
 std::string TextOf(const Key& key, const RunSpec& spec) {
   if (!key.Applies(spec)) return "left out";
   if (key.value.text) return key.value.text(spec);
-  return FlowText(*FindNode(KeyTree(), key), spec);
+  return FlowText(*FindNode(KeyTree(), key), spec, /*places=*/false);
 }
 
 }  // namespace config
@@ -168,9 +173,14 @@ std::string ToYaml(const RunSpec& spec) {
 }
 
 std::string SectionOverride(std::string_view section, const RunSpec& spec) {
-  const std::vector<config::KeyNode>& sections = config::KeyTree().children;
-  const auto node = std::ranges::find(sections, section, &config::KeyNode::name);
-  return fmt::format("{}={}", section, config::FlowText(*node, spec));
+  const config::KeyNode* node = &config::KeyTree();
+  const std::vector<std::string> names = absl::StrSplit(std::string(section), '.');
+  for (const std::string& name : names) {
+    const auto child = std::ranges::find(node->children, name, &config::KeyNode::name);
+    LH_CHECK(child != node->children.end(), "a run file has no section {}", section);
+    node = &*child;
+  }
+  return fmt::format("{}={}", section, config::FlowText(*node, spec, /*places=*/true));
 }
 
 }  // namespace longhaul

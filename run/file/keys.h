@@ -56,6 +56,7 @@ struct KeyNotes {
   bool required = false;
   bool auto_is_open = false;  // kModel: a resume may say auto, and the run's value is kept
   bool of_family = false;     // only the model families that list the key have it
+  bool is_place = false;      // a key of a compared section that only says where something is
 };
 
 struct Key {
@@ -87,7 +88,8 @@ const KeyNode& KeyTree();
 // The keys by which two specs are compared, for example on a resume. An optional section (replay)
 // counts as one key.
 const std::vector<const Key*>& ComparedKeys();
-// The value as a run file has it, or "left out" if the key does not apply.
+// The value as a run file has it, or "left out" if the key does not apply. A section's text has no
+// keys with `is_place`.
 std::string TextOf(const Key& key, const RunSpec& spec);
 // Returns `spec` with all keys at their initial values, except keys that have one of the flags
 // `affects`.

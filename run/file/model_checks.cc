@@ -118,13 +118,6 @@ void FillFromFolder(const FindModel& find_model, Reader& reader, RunSpec* spec) 
                             "leave it out",
                             from));
   }
-  if (found->longest_context && reader.Sound({"model.context"}) &&
-      model.context > *found->longest_context) {
-    reader.Fail(reader.PlaceOf("model.context"),
-                fmt::format("model.context: the model in {} attends to a window of {} tokens, "
-                            "which longhaul does not compute; lower context from {} to that",
-                            from, *found->longest_context, model.context));
-  }
 }
 
 void FailMissing(const model::Key& key, const model::RequiredKey& value, const ModelSpec& spec,

@@ -108,6 +108,8 @@ constexpr auto kNames = std::to_array<Name>({
     {"lora_alpha", "train.lora.alpha"},
     {"lora_target_modules", "train.lora.targets"},
     {"target_modules", "train.lora.targets"},
+    {"use_rslora", "train.lora.rslora"},
+    {"lora_dropout", "train.lora.dropout"},
     {"tensor_parallel_size", "group.tensor"},
     {"tensor_model_parallel_size", "group.tensor"},
     {"expert_model_parallel_size", "group.expert"},

@@ -93,7 +93,8 @@ uint64_t LrScheduleSpec::DecaySteps(uint64_t steps) const {
 
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
                                const std::vector<std::string>& overrides,
-                               const FindTexts& find_texts, const FindModel& find_model) {
+                               const FindTexts& find_texts, const FindModel& find_model,
+                               const FindAdapters& find_adapters) {
   try {
     LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
     if (root.IsNull()) {
@@ -113,7 +114,7 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
     reader.ReadMap(root, "", table);
     for (const std::string& text : overrides) ApplyOverride(reader, text, table);
     config::CompleteModel(draft.preset, find_model, reader, &spec);
-    config::CompleteLora(reader, &spec.model);
+    config::CompleteLora(find_adapters, reader, &spec);
     if (!spec.data.sets.empty() && !reader.Has("data.text"))
       reader.Assume("data.text", "data.sets");
     if (spec.train.epochs && !reader.Has("train.steps")) {

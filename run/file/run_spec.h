@@ -148,11 +148,15 @@ struct WeightsSpec {
   // "model.from": a folder as Hugging Face's libraries write it (run/published/weights.h). It fills
   // in keys of the model that the file leaves out.
   std::string from;
-  bool upload = true;  // "model.upload": workers that do not have the folder get the weights
+  // "train.lora.from": a folder with adapters of LoRA, as PEFT writes it
+  // (run/published/adapters.h). Empty: adapters begin as new ones.
+  std::string adapters;
+  bool upload = true;  // "model.upload": workers that do not have the folders get the weights
   // "model.tied: split": embedding and head both begin with the one matrix of a tied model, and are
   // then trained apart.
   bool split = false;
-  // "model.weights": content address of the list of tensors, which the CLI makes. Empty: none yet.
+  // "model.weights": content address of the list of all tensors, of model and adapters, which the
+  // CLI makes. Empty: none yet.
   std::string sha256;
   friend bool operator==(const WeightsSpec&, const WeightsSpec&) = default;
 };
@@ -433,26 +437,31 @@ struct RunSpec {
 };
 
 // Finds the texts or data sets that a run names, and returns their size in bytes. An error, of any
-// code, has a line for each problem. ParseRunSpec calls FindTexts and FindModel on its own thread.
+// code, has a line for each problem. ParseRunSpec calls all these functions on its own thread.
 using FindTexts = std::function<StatusOr<uint64_t>(const RunSpec& spec)>;
 
 // Reads the model in the folder `from` (the value of model.from). An error has a line for each
 // problem.
 struct FoundModel {
-  ModelSpec model;                          // complete; `tied` as published
-  std::optional<uint32_t> longest_context;  // tokens; the sliding window; nullopt: no limit
+  ModelSpec model;  // complete; `tied` as published
 };
 using FindModel = std::function<StatusOr<FoundModel>(const std::string& from)>;
+
+// Reads the adapters of `model` in the folder `from` (the value of train.lora.from). An error has a
+// line for each problem.
+using FindAdapters =
+    std::function<StatusOr<LoraSpec>(const std::string& from, const ModelSpec& model)>;
 
 // Parses `yaml` (the text of the file called `file_name` in messages) and then applies `overrides`
 // ("train.steps=20", the CLI's --set). One kInvalidArgument has all errors, a line each. Empty
 // `find_texts`: the texts are not checked. Empty `find_model`: the file itself must have the keys
-// that `model.from` would fill in.
+// that `model.from` would fill in. The same holds for `find_adapters` and `train.lora.from`.
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
                                const std::vector<std::string>& overrides,
-                               const FindTexts& find_texts = {}, const FindModel& find_model = {});
+                               const FindTexts& find_texts = {}, const FindModel& find_model = {},
+                               const FindAdapters& find_adapters = {});
 
-// Returns an override ("SECTION={...}") with all keys of the section `section` ("model", "data"),
+// Returns an override ("SECTION={...}") with all keys of the section `section` ("train.lora"),
 // for programs that cannot read the folders from which the section's values came.
 std::string SectionOverride(std::string_view section, const RunSpec& spec);
 

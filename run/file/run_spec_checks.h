@@ -22,9 +22,10 @@ inline constexpr uint32_t kMostRanks = 64;  // of a group; the maximum of transp
 // `find_model`: the folder is not read.
 void CompleteModel(const std::string& preset, const FindModel& find_model, Reader& reader,
                    RunSpec* spec);
-// Fills in alpha and targets if the file omits them, and the modules of "all-linear". `model` must
-// be complete.
-void CompleteLora(Reader& reader, ModelSpec* model);
+// Fills in what `train.lora` leaves out: from the folder that train.lora.from names, or from other
+// keys; also the modules of "all-linear". The model must be complete. An empty `find_adapters`: the
+// folder is not read.
+void CompleteLora(const FindAdapters& find_adapters, Reader& reader, RunSpec* spec);
 // Returns validation.at_start for a file that omits it: true if the run validates and begins with
 // published weights.
 bool ValidatesAtStartByDefault(const RunSpec& spec);

@@ -26,6 +26,9 @@ bool HasDataList(const RunSpec& spec) {
 bool HasWeights(const RunSpec& spec) {
   return !spec.weights.from.empty();
 }
+bool HasAdapters(const RunSpec& spec) {
+  return !spec.weights.adapters.empty();
+}
 
 std::vector<ModelFamily> FamilyIds() {
   std::vector<ModelFamily> ids;
@@ -42,9 +45,16 @@ Value FamilyValue(const model::Key& key) {
         if constexpr (std::is_same_v<Kind, model::FlagKey>) {
           return Flag(at);
         } else if constexpr (std::is_same_v<Kind, model::RealKey>) {
-          return Real(at, {.least = 0, .most = kind.most, .above_least = true});
+          return Real(at, {.least = 0, .most = kind.most, .above_least = !kind.may_be_zero});
+        } else if constexpr (std::is_same_v<Kind, model::RealsKey>) {
+          return Reals(at, {.least = 0, .most = kind.most, .above_least = true});
         } else if constexpr (std::is_same_v<Kind, model::ScalingKey>) {
-          return Choice(at, {RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kLlama3});
+          using enum RopeScaling;
+          return Choice(at, {kNone, kLinear, kLlama3, kYarn, kDynamic, kLongrope});
+        } else if constexpr (std::is_same_v<Kind, model::NormsKey>) {
+          return Choice(at, {Norms::kPre, Norms::kPost, Norms::kBoth});
+        } else if constexpr (std::is_same_v<Kind, model::ActivationKey>) {
+          return Choice(at, {Activation::kSilu, Activation::kGelu});
         } else if constexpr (std::is_same_v<Kind, model::BalanceKey>) {
           return Choice(at, {Balance::kLoss, Balance::kBias, Balance::kNone});
         } else if constexpr (std::is_same_v<Kind, model::WholeKey>) {
@@ -107,7 +117,7 @@ std::vector<Key> ModelRows() {
        "Folder with a published model, whose parameters training begins with",
        {.applies = HasWeights}},
       {"model.upload", Flag(LH_AT(weights.upload)), kNothing,
-       "Workers that do not have the folder of model.from get its files"},
+       "Workers that do not have the folders of model.from and train.lora.from get their files"},
       {"model.weights",
        Text(LH_AT(weights.sha256), "what the CLI fills in", CheckSha256, kPlain),
        kModel,
@@ -324,21 +334,36 @@ std::vector<Key> TrainRows() {
        kAll,
        "Adapters over a published model are all that is trained",
        {.applies = [](const RunSpec& spec) { return spec.model.lora.has_value(); }}},
+      {"train.lora.from",
+       Text(LH_AT(weights.adapters), "a folder with adapters", CheckFolder, kQuoted),
+       kNothing,
+       "Folder with adapters in PEFT's layout, with which training begins instead of new ones",
+       {.applies = HasAdapters, .is_place = true}},
       {"train.lora.rank",
        Whole(LH_LORA(rank), 1, 4096),
        kAll,
        "Rank of the adapters, often 8 or 16",
-       {.otherwise = "required"}},
+       {.otherwise = "that of train.lora.from, else required"}},
       {"train.lora.alpha",
        Real(LH_LORA(alpha), {.least = 0, .most = 1e6, .above_least = true}),
        kAll,
        "Adapters count alpha / rank times",
-       {.otherwise = "2 x rank"}},
+       {.otherwise = "that of train.lora.from, else 2 x rank"}},
       {"train.lora.targets",
        Targets(),
        kAll,
        "Modules that get adapters, by the ends of their names",
-       {.otherwise = "the family's usual modules"}},
+       {.otherwise = "those of train.lora.from, else the family's usual modules"}},
+      {"train.lora.rslora",
+       Flag(LH_LORA(rslora)),
+       kAll,
+       "Adapters count alpha / sqrt(rank) times",
+       {.otherwise = "that of train.lora.from, else `false`"}},
+      {"train.lora.dropout",
+       Real(LH_LORA(dropout), {.least = 0, .most = 1, .below_most = true}),
+       kAll,
+       "Share of the numbers that adapters do not see in training, drawn anew for each microbatch",
+       {.otherwise = "that of train.lora.from, else 0"}},
   };
 }
 

@@ -143,6 +143,20 @@ Value Real(At at, RealRange range) {
       kPlain, RealSchema(range));
 }
 
+// A list of numbers, each in `range`.
+template <class At>
+Value Reals(At at, RealRange range) {
+  return Bound(
+      at,
+      [range](std::string name, std::vector<double>* target) {
+        return Reals(std::move(name), target, range);
+      },
+      [](const std::vector<double>& values) {
+        return fmt::format("[{}]", fmt::join(values, ", "));
+      },
+      fmt::format(R"("type": "array", "items": {{{}}})", RealSchema(range)));
+}
+
 template <class At>
 Value Flag(At at) {
   return Bound(

@@ -1,6 +1,6 @@
 #include "run/model/family.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
@@ -42,11 +42,19 @@ void AddRangeProblem(const Key& key, const ModelSpec& spec, std::vector<Problem>
   }
   if (const auto* real = std::get_if<RealKey>(&key.value)) {
     const double value = spec.*real->field;
-    if (!(value > 0 && value <= real->most)) {
+    if (!(value > 0 && value <= real->most) && !(real->may_be_zero && value == 0)) {
       problems->push_back(
-          {key.name, fmt::format("model.{}: expected a number above 0 and up to {}, "
-                                 "got {}",
-                                 key.name, real->most, value)});
+          {key.name, fmt::format("model.{}: expected {}a number above 0 and up to {}, got {}",
+                                 key.name, real->may_be_zero ? "0, or " : "", real->most, value)});
+    }
+  }
+  if (const auto* reals = std::get_if<RealsKey>(&key.value)) {
+    for (const double value : spec.*reals->field) {
+      if (value > 0 && value <= reals->most) continue;
+      problems->push_back(
+          {key.name, fmt::format("model.{}: expected numbers above 0 and up to {}, got {}",
+                                 key.name, reals->most, value)});
+      break;
     }
   }
 }
@@ -56,7 +64,9 @@ void AddRangeProblem(const Key& key, const ModelSpec& spec, std::vector<Problem>
 std::string TextOf(const Key& key, const ModelSpec& spec) {
   return std::visit(
       [&]<class Value>(const Value& value) {
-        if constexpr (std::is_same_v<Value, ScalingKey> || std::is_same_v<Value, BalanceKey>) {
+        if constexpr (std::is_same_v<Value, RealsKey>) {
+          return fmt::format("[{}]", fmt::join(spec.*value.field, ", "));
+        } else if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(spec.*value.field)>>) {
           return std::string(ToString(spec.*value.field));
         } else {
           return fmt::format("{}", spec.*value.field);

@@ -45,6 +45,12 @@ struct RealKey {
   double ModelSpec::*field;
   double most;      // the minimum is above 0
   double left_out;  // the value if the file omits the key
+  bool may_be_zero = false;
+};
+// Numbers above 0 and up to `most`.
+struct RealsKey {
+  std::vector<double> ModelSpec::*field;
+  double most;
 };
 struct FlagKey {
   bool ModelSpec::*field;
@@ -55,9 +61,17 @@ struct ScalingKey {
 struct BalanceKey {
   Balance ModelSpec::*field;
 };
+struct NormsKey {
+  Norms ModelSpec::*field;
+};
+struct ActivationKey {
+  Activation ModelSpec::*field;
+};
 struct Key {
   std::string_view name;  // "kv_heads"
-  std::variant<WholeKey, RequiredKey, RealKey, FlagKey, ScalingKey, BalanceKey> value;
+  std::variant<WholeKey, RequiredKey, RealKey, RealsKey, FlagKey, ScalingKey, BalanceKey, NormsKey,
+               ActivationKey>
+      value;
   std::string_view doc;  // one sentence for the reference of run files, without its full stop
 };
 // The field's value as in a run file: "2", "1e-05", "true", "llama3".
@@ -108,7 +122,7 @@ struct Family {
   // of the bare model omit it.
   std::string_view published_prefix;
   // Modules that LoRA adapts by default, as in PEFT.
-  std::vector<std::string> usual_targets;
+  std::vector<std::string> (*usual_targets)(const ModelSpec& spec);
   std::vector<Preset> presets;  // smaller ones first
 };
 

@@ -89,7 +89,7 @@ const Family& GptFamily() {
       .kept_by_final_norm = GptFinalNormKeeps,
       .kv_channels = [](const ModelSpec& spec) { return spec.hidden; },
       .published_prefix = "transformer.",
-      .usual_targets = {"c_attn"},
+      .usual_targets = [](const ModelSpec&) { return std::vector<std::string>{"c_attn"}; },
       .presets = {{"gpt2", Gpt2(12, 768, 12)},
                   {"gpt2-medium", Gpt2(24, 1024, 16)},
                   {"gpt2-xl", Gpt2(48, 1600, 25)}},

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -12,7 +14,6 @@ namespace longhaul::model {
 namespace {
 
 constexpr std::string_view kWeight = ".weight";
-constexpr std::string_view kOfPeft = "base_model.model.";
 
 // A parameter's name without ".weight".
 std::string_view ModuleOf(std::string_view name) {
@@ -37,22 +38,23 @@ bool IsAdapted(const LoraSpec& lora, const Parameter& parameter) {
                              [&](std::string_view target) { return Matches(target, module); });
 }
 
-// `which`: "A" or "B".
+// `which`: "A" or "B". `shared`: how ranks divide the matrix where each has a part of this adapter.
+// Where they divide it the other way, each has all of this adapter, for its part of the product.
 Parameter AdapterOf(const Parameter& matrix, std::string_view which, Shape shape, Initial initial,
                     Along shared) {
+  const Along along = matrix.split.along;
+  const bool has_part = along == shared || along == Along::kExperts;
   const auto name = [&](const std::string& of_matrix) {
     return fmt::format("{}.lora_{}.weight", ModuleOf(of_matrix), which);
   };
   return {.name = name(matrix.name),
-          .published = std::string(kOfPeft) + name(matrix.published),
+          .published = std::string(kAdapterPrefix) + name(matrix.published),
           .role = matrix.role,
           .shape = shape,
           .initial = initial,
           .in_product = true,
-          // A rank that has some of the matrix's inputs or outputs has those of the adapter.
-          .split = matrix.split.along == shared || matrix.split.along == Along::kExperts
-                       ? matrix.split
-                       : Split{},
+          .split = has_part ? matrix.split : Split{},
+          .for_own_part = matrix.for_own_part || (!has_part && along != Along::kNothing),
           .adapter = true};
 }
 
@@ -64,8 +66,22 @@ Parameter AOf(const LoraSpec& lora, const Parameter& matrix) {
 }
 
 Parameter BOf(const LoraSpec& lora, const Parameter& matrix) {
-  return AdapterOf(matrix, "B", {.rows = matrix.shape.rows, .columns = lora.rank}, {},
-                   Along::kRows);
+  Parameter b =
+      AdapterOf(matrix, "B", {.rows = matrix.shape.rows, .columns = lora.rank}, {}, Along::kRows);
+  b.published_rows = matrix.published_rows;
+  b.published_first_row = matrix.published_first_row;
+  return b;
+}
+
+// Numbers the adapters of matrices that are one published module.
+void NumberParts(std::vector<Parameter>* all) {
+  std::map<std::string, uint32_t> parts;
+  for (Parameter& parameter : *all) {
+    if (parameter.adapter) parameter.published_part = parts[parameter.published]++;
+  }
+  for (Parameter& parameter : *all) {
+    if (parameter.adapter) parameter.published_parts = parts.at(parameter.published);
+  }
 }
 
 std::vector<Parameter> MatricesOfBlocks(const ModelSpec& spec) {
@@ -108,6 +124,7 @@ std::vector<Parameter> WithAdapters(const LoraSpec& lora, std::vector<Parameter>
     all.push_back(AOf(lora, matrix));
     all.push_back(BOf(lora, matrix));
   }
+  NumberParts(&all);
   return all;
 }
 

@@ -17,6 +17,9 @@
 
 namespace longhaul::model {
 
+// Begins the published names of all adapters, and of nothing else.
+inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
+
 // Returns all possible targets: the last parts of modules' names, each once, in the model's order.
 // All together are PEFT's "all-linear".
 std::vector<std::string> TargetsOf(const ModelSpec& spec);

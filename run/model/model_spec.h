@@ -1,6 +1,7 @@
 // A model as the run file describes it. Plain data; any thread may read it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,10 +13,21 @@
 
 namespace longhaul {
 
-// How the wavelengths of rotary embeddings were stretched, for a longer context than in training.
-// "linear": all by `rope_factor`. "llama3": long wavelengths by `rope_factor`, short wavelengths
-// not at all, with a transition between the two.
-enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
+// How rotary embeddings were changed for a longer context than in training.
+//   "linear"    all wavelengths are stretched by rope_factor
+//   "llama3"    long wavelengths by rope_factor, short ones not at all, with a transition
+//   "yarn"      the same with another transition, and sharper attention (rope_attention_factor)
+//   "dynamic"   only rows longer than rope_original_context are stretched, by a larger base
+//   "longrope"  each wavelength by a factor of its own: rope_short_factors up to
+//               rope_original_context, rope_long_factors for longer rows
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kDynamic, kLongrope };
+
+// Where a block has norms: "pre", before attention and before the MLP; "post", behind each of them,
+// before their result is added to the residual stream; or "both".
+enum class Norms : uint8_t { kPre, kPost, kBoth };
+
+// The function of the MLP's gate. "gelu": with tanh in place of the error function.
+enum class Activation : uint8_t { kSilu, kGelu };
 
 // How a mixture's experts are kept equally busy. "loss": the router learns it from an auxiliary
 // loss. "bias": biases are added to the scores only for choosing experts; after each step they rise
@@ -24,21 +36,31 @@ enum class Balance : uint8_t { kLoss, kBias, kNone };
 
 std::string_view ToString(ModelFamily family);
 constexpr std::string_view ToString(RopeScaling scaling) {
-  return WordOf(scaling, {"none", "linear", "llama3"});
+  return WordOf(scaling, {"none", "linear", "llama3", "yarn", "dynamic", "longrope"});
+}
+constexpr std::string_view ToString(Norms norms) {
+  return WordOf(norms, {"pre", "post", "both"});
+}
+constexpr std::string_view ToString(Activation activation) {
+  return WordOf(activation, {"silu", "gelu"});
 }
 constexpr std::string_view ToString(Balance balance) {
   return WordOf(balance, {"loss", "bias", "none"});
 }
 
-// "train.lora": a matrix W of the target modules computes W x + (alpha / rank) B (A x). Only A and
-// B are trained; the published model's parameters do not change (lora.h).
+// "train.lora": a matrix W of the target modules computes W x + scale B (A x). Only A and B are
+// trained; the published model's parameters do not change (lora.h).
 struct LoraSpec {
   uint32_t rank = 0;
   double alpha = 0;
+  bool rslora = false;  // the scale is alpha / sqrt(rank) instead of alpha / rank
+  // Share of the numbers in x that A does not see in training: they are drawn anew for each
+  // microbatch, and the others are multiplied by 1 / (1 - dropout). Below 1.
+  double dropout = 0;
   // Ends of modules' published names: "q_proj", "mlp.c_proj". Not empty, no duplicates.
   std::vector<std::string> targets;
 
-  double scale() const { return alpha / rank; }
+  double scale() const { return alpha / (rslora ? std::sqrt(rank) : rank); }
   friend bool operator==(const LoraSpec&, const LoraSpec&) = default;
 };
 
@@ -60,16 +82,41 @@ struct ModelSpec {
   double rope_theta = 1e4;     // base of the rotary embeddings' wavelengths
   RopeScaling rope_scaling = RopeScaling::kNone;
   double rope_factor = 1;
+  // The context before the scaling: all kinds but linear.
+  uint32_t rope_original_context = 8192;
   // For llama3: wavelengths above rope_original_context / rope_low_frequency are stretched; those
   // below rope_original_context / rope_high_frequency are not.
   double rope_low_frequency = 1, rope_high_frequency = 4;
-  uint32_t rope_original_context = 8192;
+  // For yarn: pairs of channels that turn more than rope_beta_fast times within
+  // rope_original_context are not stretched; those that turn less than rope_beta_slow times are
+  // stretched by rope_factor. rope_whole_pairs: the two limits are rounded to whole pairs.
+  double rope_beta_fast = 32, rope_beta_slow = 1;
+  bool rope_whole_pairs = true;
+  // For yarn and longrope: queries and keys are multiplied by it; 0: as the method's paper has it.
+  double rope_attention_factor = 0;
+  std::vector<double> rope_short_factors, rope_long_factors;  // longrope: of each pair of channels
+  uint32_t rotary_channels = 0;    // the first channels of a head are turned; 0: all
+  double rope_theta_windowed = 0;  // of layers with a window, without scaling; 0: as other layers
   // Layers without rotary embeddings: of layers 1, 2, ... those whose number is a multiple; 0:
   // none.
   uint32_t nope_every = 0;
-  double norm_epsilon = 1e-5;        // of all norms; omitted: 1e-5 in gpt, else 1e-6
-  bool qkv_bias = false;             // biases in the projections to queries, keys and values
-  bool qk_norm = false;              // queries and keys of each head go through an RMSNorm
+  double norm_epsilon = 1e-5;  // of all norms; omitted: 1e-5 in gpt, else 1e-6
+  bool qkv_bias = false;       // biases in the projections to queries, keys and values
+  bool qk_norm = false;        // queries and keys go through an RMSNorm
+  bool qk_norm_whole = false;  // one norm over all heads, instead of one for each head
+  Norms norms = Norms::kPre;
+  bool norms_from_one = false;  // what norms multiply by is 1 + their weight
+  Activation activation = Activation::kSilu;
+  bool scale_embedding = false;  // the embedding is multiplied by sqrt(hidden)
+  // Caps: a score s becomes cap * tanh(s / cap). Of attention's scores and of logits; 0: no cap.
+  double attention_cap = 0, logit_cap = 0;
+  uint32_t score_channels = 0;  // scores are divided by its square root; 0: channels of a head
+  // A token attends to at most so many tokens, itself included; 0: to all earlier ones. Layers are
+  // counted from 0. Those before window_from have no window; of the others, with full_every n > 0,
+  // each n-th layer of the model has none.
+  uint32_t window = 0, window_from = 0, full_every = 0;
+  // Published tensors hold queries, keys and values in one, and the MLP's gate and up in one.
+  bool stacked_matrices = false;
   uint32_t experts = 0;              // required; per block
   uint32_t experts_per_token = 0;    // required; the experts with the highest scores
   uint32_t expert_intermediate = 0;  // required; width of each expert's MLP
@@ -85,6 +132,11 @@ struct ModelSpec {
   uint32_t KvChannels() const { return HeadChannels() * kv_heads; }
   // True if layer `index`, counted from 0, has rotary embeddings.
   bool HasRotary(uint32_t index) const { return nope_every == 0 || (index + 1) % nope_every != 0; }
+  uint32_t RotaryChannels() const { return rotary_channels > 0 ? rotary_channels : HeadChannels(); }
+  // True if layer `index`, counted from 0, attends to a window alone.
+  bool HasWindow(uint32_t index) const {
+    return window > 0 && index >= window_from && (full_every == 0 || (index + 1) % full_every != 0);
+  }
   bool has_experts() const { return family == ModelFamily::kMoe; }
   // True if embedding and head are one trained matrix. Two stages may each hold a copy; they then
   // sum its gradient.

@@ -189,7 +189,10 @@ const Family& MoeFamily() {
       .kept_by_final_norm = RmsNormKeeps,
       .kv_channels = [](const ModelSpec& spec) { return spec.KvChannels(); },
       .published_prefix = "model.",
-      .usual_targets = {"q_proj", "v_proj"},
+      .usual_targets =
+          [](const ModelSpec&) {
+            return std::vector<std::string>{"q_proj", "v_proj"};
+          },
       .presets = {{"qwen3-30b-a3b", Qwen3_30bA3b()}, {"mixtral-8x7b", Mixtral8x7b()}},
   };
   return family;

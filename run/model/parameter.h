@@ -49,6 +49,12 @@ struct Parameter {
   std::string published;              // name in Hugging Face's checkpoints; an adapter's in PEFT's
   bool published_transposed = false;  // published as (inputs, outputs)
   bool first_rows_suffice = false;    // the published table may be longer (positions)
+  // Set if the published tensor holds several parameters, stacked in its rows: the number of its
+  // rows, and the first one of this parameter.
+  uint32_t published_rows = 0, published_first_row = 0;
+  // Set for an adapter of such a parameter: which of the tensor's adapted parameters it adapts,
+  // counted from 0, and how many there are.
+  uint32_t published_part = 0, published_parts = 1;
   Role role = Role::kBlock;
   Shape shape;
   Initial initial;

@@ -1,12 +1,10 @@
-// Parses the config.json of a published model, and writes a config.json for an export. Knows the
-// model types that transformers calls gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe and
-// qwen3_moe.
+// Parses the config.json of a published model, and writes a config.json for an export. Which models
+// of transformers longhaul computes is in config_types.cc.
 //
 // Pure, thread-safe.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,9 +17,6 @@ namespace longhaul::published {
 struct Config {
   // Complete: `vocabulary` is the embedding's rows, `context` the longest context.
   ModelSpec model;
-  // Sliding window: a token attends to at most this many tokens, itself included; nullopt: all.
-  // A run whose context is at most this long is not affected by the window.
-  std::optional<uint32_t> window;
 };
 
 // `json`: the file's text; `file_name`: the name in messages. kInvalidArgument names all problems,

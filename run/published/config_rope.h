@@ -1,23 +1,28 @@
-// Reads the keys of a config.json that are about rotary position embeddings.
+// Rotary embeddings in a config.json.
 //
-// Internal to run/published. Threads: as of ConfigKeys. A wrong key becomes a problem of `keys`.
+// Internal to run/published. Threads: one at a time.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 
 #include "run/model/model_spec.h"
 #include "run/published/config_keys.h"
+#include "run/published/config_types.h"
 
 namespace longhaul::published {
 
-// Sets rope_theta and the rope_ fields of `model`, whose context must be set. `usual_theta`: the
-// base if config.json has none. transformers 5 writes `rope_parameters`, and older versions wrote
-// `rope_theta` and `rope_scaling`. If a file has both, transformers reads `rope_scaling`.
-void ReadRope(ConfigKeys& keys, double usual_theta, ModelSpec* model);
+// Reads base, scaling and the number of channels that are turned into *model, whose context and
+// heads must be set. With a scaling or a theta that longhaul does not know, reports a problem to
+// `keys`.
+void ReadRope(ConfigKeys& keys, const ModelType& like, ModelSpec* model);
 
-// Returns ModelSpec::nope_every of a model with this number of layers. `no_rope_layers` has a 0 for
-// each layer without rotary embeddings. If it is absent, every `no_rope_layer_interval`-th layer is
-// without them. `usual`: the interval if that key is absent, too.
+// Writes the keys from which ReadRope reads the embeddings of `model`.
+void WriteRope(const ModelSpec& model, const ModelType& like, nlohmann::ordered_json* json);
+
+// Returns ModelSpec::nope_every of a model whose list `no_rope_layers` says 0 for every layer
+// without rotary embeddings, or else has one in every `no_rope_layer_interval` layers (absent:
+// `usual`). A list that is not periodic is a problem of `keys`.
 uint32_t ReadLayersWithoutRope(ConfigKeys& keys, uint32_t usual, uint32_t layers);
 
 }  // namespace longhaul::published

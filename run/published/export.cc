@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "base/file.h"
 #include "base/pending_file.h"
 #include "base/words.h"
+#include "run/published/adapters.h"
 #include "run/published/safetensors.h"
 
 namespace longhaul::published {
@@ -45,7 +48,9 @@ std::vector<Part> PartsOf(const Export& what, const TypeOf& type_of) {
            {.first_layer = 0, .layers = model.layers, .embedding = true, .head = true})) {
     LH_CHECK(parameter.parameter.is_published(), "{} is in no published model", parameter.Name());
     const uint64_t bytes = BytesIn(parameter, type_of(parameter));
-    if (parts.back().bytes > 0 && parts.back().bytes + bytes > what.most_file_bytes) {
+    const bool begins_tensor = parameter.parameter.published_first_row == 0;
+    if (begins_tensor && parts.back().bytes > 0 &&
+        parts.back().bytes + bytes > what.most_file_bytes) {
       parts.emplace_back();
     }
     parts.back().bytes += bytes;
@@ -58,6 +63,7 @@ Status WritePart(const std::string& path, const Part& part, const TypeOf& type_o
                  const FindValues& find) {
   std::vector<TensorEntry> entries;
   for (const model::PlacedParameter& parameter : part.parameters) {
+    if (parameter.parameter.published_first_row > 0) continue;  // rows of the tensor before
     entries.push_back({.name = parameter.PublishedName(),
                        .type = std::string(TypeName(type_of(parameter))),
                        .shape = PublishedShape(parameter.parameter)});
@@ -84,6 +90,44 @@ Status WriteFiles(const std::string& folder, const std::vector<SmallFile>& files
   return absl::OkStatus();
 }
 
+// The adapters that are one published tensor, by the order of their rows. Mostly it is one.
+using StackedAdapters = std::vector<model::PlacedParameter>;
+
+// All adapters, in the order of their tensors.
+std::vector<StackedAdapters> TensorsOfAdapters(const ModelSpec& model) {
+  std::vector<StackedAdapters> tensors;
+  std::map<std::string, size_t> places;
+  for (model::PlacedParameter& parameter : model::ParametersOf(
+           model, model.VocabularyOver(1), {.first_layer = 0, .layers = model.layers})) {
+    if (!parameter.parameter.adapter) continue;
+    const auto [place, is_new] = places.try_emplace(parameter.PublishedName(), tensors.size());
+    if (is_new) tensors.emplace_back();
+    tensors[place->second].push_back(std::move(parameter));
+  }
+  return tensors;
+}
+
+bool IsB(const model::PlacedParameter& adapter) {
+  return adapter.parameter.name.ends_with(".lora_B.weight");
+}
+
+// A block of rows of a block-diagonal matrix: `values`, with zeros before and behind each row.
+std::vector<float> Widened(std::span<const float> values, size_t columns, size_t part,
+                           size_t parts) {
+  std::vector<float> wide(values.size() * parts);
+  for (size_t row = 0; row < values.size() / columns; ++row) {
+    std::ranges::copy(values.subspan(row * columns, columns),
+                      wide.begin() + static_cast<ptrdiff_t>((row * parts + part) * columns));
+  }
+  return wide;
+}
+
+// A number as PEFT writes it: whole ones without a point.
+nlohmann::ordered_json Plain(double value) {
+  if (value == std::floor(value)) return static_cast<uint64_t>(value);
+  return value;
+}
+
 // As PEFT's LoraConfig.save_pretrained; keys that stand for nothing that we do are left out, and
 // then have PEFT's usual values.
 std::string AdapterConfig(const AdapterExport& what) {
@@ -98,17 +142,17 @@ std::string AdapterConfig(const AdapterExport& what) {
                                    {"base_model_name_or_path", what.base},
                                    {"inference_mode", true},
                                    {"r", lora.rank},
-                                   {"lora_alpha", lora.alpha},
-                                   {"lora_dropout", 0.0},
+                                   {"lora_alpha", Plain(lora.alpha)},
+                                   {"lora_dropout", lora.dropout},
                                    {"target_modules", lora.targets},
                                    {"fan_in_fan_out", transposed},
                                    {"bias", "none"},
-                                   {"use_rslora", false},
+                                   {"use_rslora", lora.rslora},
                                    {"use_dora", false},
                                    {"modules_to_save", nullptr}};
-  // PEFT has whole numbers.
-  if (lora.alpha == std::floor(lora.alpha)) {
-    config["lora_alpha"] = static_cast<uint64_t>(lora.alpha);
+  for (const StackedModule& module : StackedModulesOf(what.model)) {
+    config["rank_pattern"][module.name] = module.rank;
+    config["alpha_pattern"][module.name] = Plain(module.alpha);
   }
   return config.dump(2) + "\n";
 }
@@ -119,12 +163,36 @@ Status WriteAdapters(const std::string& folder, const AdapterExport& what, const
   LH_CHECK(what.model.lora.has_value(), "a model without adapters");
   LH_RETURN_IF_ERROR(WriteFileAtomic(folder + "/adapter_config.json", AdapterConfig(what)));
   LH_RETURN_IF_ERROR(WriteFiles(folder, what.files));
-  Part adapters;
-  for (model::PlacedParameter& parameter : model::ParametersOf(
-           what.model, *what.model.vocabulary, {.first_layer = 0, .layers = what.model.layers})) {
-    if (parameter.parameter.adapter) adapters.parameters.push_back(std::move(parameter));
+  const std::vector<StackedAdapters> tensors = TensorsOfAdapters(what.model);
+  std::vector<TensorEntry> entries;
+  for (const StackedAdapters& parts : tensors) {
+    int64_t rows = 0, columns = parts.front().parameter.shape.columns;
+    for (const model::PlacedParameter& part : parts) rows += part.parameter.shape.rows;
+    if (IsB(parts.front())) columns *= static_cast<int64_t>(parts.size());
+    entries.push_back({.name = parts.front().PublishedName(),
+                       .type = std::string(TypeName(what.type)),
+                       .shape = {rows, columns}});
   }
-  return WritePart(folder + "/adapter_model.safetensors", adapters, TypeOfAll(what.type), find);
+  LH_ASSIGN_OR_RETURN(const std::unique_ptr<PendingFile> file,
+                      PendingFile::Create(folder + "/adapter_model.safetensors"));
+  LH_RETURN_IF_ERROR(file->Append(SafetensorsHeader(entries, {{"format", "pt"}})));
+  for (const StackedAdapters& parts : tensors) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const model::Parameter& parameter = parts[i].parameter;
+      LH_ASSIGN_OR_RETURN(std::span<const float> values, find(parts[i]));
+      if (values.size() != parameter.shape.elements()) {
+        return DataLoss("expected {} values of {}, got {}", parameter.shape.elements(),
+                        parts[i].Name(), values.size());
+      }
+      std::vector<float> wide;
+      if (IsB(parts[i]) && parts.size() > 1) {
+        wide = Widened(values, parameter.shape.columns, i, parts.size());
+        values = wide;
+      }
+      LH_RETURN_IF_ERROR(file->Append(Encode(values, parameter, what.type)));
+    }
+  }
+  return file->Publish();
 }
 
 Status WriteFolder(const std::string& folder, const Export& what, const FindValues& find) {

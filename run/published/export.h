@@ -48,7 +48,9 @@ struct AdapterExport {
 };
 
 // Like WriteFolder, but writes adapter_config.json, adapter_model.safetensors and the tokenizer's
-// files. Errors: as of WriteFolder, but any model is written.
+// files. Where several adapted matrices are one published module, their adapters become one: the
+// rows of all A, and a block-diagonal B. Its rank and alpha are in rank_pattern and alpha_pattern.
+// Errors: as of WriteFolder, but any model is written.
 Status WriteAdapters(const std::string& folder, const AdapterExport& what, const FindValues& find);
 
 }  // namespace longhaul::published

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "codec/convert.h"
+#include "run/model/lora.h"
 #include "run/published/safetensors.h"
 
 namespace longhaul::published {
@@ -104,26 +105,6 @@ StatusOr<std::set<std::string>> TensorFiles(const std::string& folder) {
                            index);
   }
   return files;
-}
-
-Status AddTensors(const std::string& folder, const std::string& file, Weights* weights) {
-  const std::string path = folder + "/" + file;
-  StatusOr<MappedFile> mapped = MappedFile::Open(path);
-  if (!mapped.ok()) return mapped.status();
-  const StatusOr<SafetensorsTable> table =
-      ParseSafetensorsTable(mapped->bytes(), mapped->bytes().size());
-  if (!table.ok()) return Annotate(table.status(), path);
-  for (const TensorEntry& entry : table->tensors) {
-    if (IsMade(entry.name)) continue;
-    weights->tensors.push_back({.name = entry.name,
-                                .type = entry.type,
-                                .shape = entry.shape,
-                                .file = file,
-                                .offset = entry.begin,
-                                .bytes = entry.end - entry.begin,
-                                .sha256 = {}});
-  }
-  return absl::OkStatus();
 }
 
 // That every parameter has its tensor, and every tensor its parameter.
@@ -249,11 +230,42 @@ const Tensor* Weights::Find(std::string_view name) const {
 }
 
 std::vector<int64_t> PublishedShape(const model::Parameter& parameter) {
-  const auto [rows, columns] = parameter.shape;
+  const uint32_t columns = parameter.shape.columns;
+  const uint32_t rows =
+      parameter.published_rows > 0 ? parameter.published_rows : parameter.shape.rows;
   if (!parameter.shape.is_matrix()) return {rows};
   return parameter.published_transposed ? std::vector<int64_t>{columns, rows}
                                         : std::vector<int64_t>{rows, columns};
 }
+
+namespace {
+
+// The shape of a tensor that holds adapters of several matrices, as WriteAdapters makes it: all
+// rows of A; B is block-diagonal.
+std::vector<int64_t> StackedShape(const model::Parameter& adapter) {
+  const int64_t parts = adapter.published_parts;
+  if (adapter.published_rows == 0) return {parts * adapter.shape.rows, adapter.shape.columns};
+  return {adapter.published_rows, parts * adapter.shape.columns};
+}
+
+// The bytes of one adapter in such a tensor.
+std::vector<std::byte> PartOfStacked(const Tensor& tensor, std::span<const std::byte> bytes,
+                                     const model::Parameter& adapter) {
+  const size_t row = bytes.size() / static_cast<size_t>(tensor.shape[0]);
+  const bool is_b = adapter.published_rows > 0;
+  const size_t width = is_b ? row / adapter.published_parts : row;
+  const size_t first_row =
+      is_b ? adapter.published_first_row : adapter.published_part * size_t{adapter.shape.rows};
+  std::vector<std::byte> part;
+  for (size_t i = 0; i < adapter.shape.rows; ++i) {
+    const auto of_row =
+        bytes.subspan((first_row + i) * row + (is_b ? adapter.published_part * width : 0), width);
+    part.insert(part.end(), of_row.begin(), of_row.end());
+  }
+  return part;
+}
+
+}  // namespace
 
 StatusOr<const Tensor*> TensorOf(const Weights& weights, const ModelSpec& model,
                                  const model::PlacedParameter& placed) {
@@ -271,7 +283,8 @@ StatusOr<const Tensor*> TensorOf(const Weights& weights, const ModelSpec& model,
   if (parameter.first_rows_suffice && !shape.empty() && shape[0] > expected[0]) {
     shape[0] = expected[0];
   }
-  if (shape != expected) {
+  const bool is_stacked = parameter.published_parts > 1 && shape == StackedShape(parameter);
+  if (shape != expected && !is_stacked) {
     return InvalidArgument("'{}' has the shape {}, and the model of config.json has {}",
                            tensor->name, ShapeText(tensor->shape), ShapeText(expected));
   }
@@ -282,6 +295,30 @@ StatusOr<const Tensor*> TensorOf(const Weights& weights, const ModelSpec& model,
   return tensor;
 }
 
+bool IsOfAdapter(const Tensor& tensor) {
+  return tensor.name.starts_with(model::kAdapterPrefix);
+}
+
+Status ListTensors(const std::string& folder, const std::string& file, Weights* weights) {
+  const std::string path = folder + "/" + file;
+  StatusOr<MappedFile> mapped = MappedFile::Open(path);
+  if (!mapped.ok()) return mapped.status();
+  const StatusOr<SafetensorsTable> table =
+      ParseSafetensorsTable(mapped->bytes(), mapped->bytes().size());
+  if (!table.ok()) return Annotate(table.status(), path);
+  for (const TensorEntry& entry : table->tensors) {
+    if (IsMade(entry.name)) continue;
+    weights->tensors.push_back({.name = entry.name,
+                                .type = entry.type,
+                                .shape = entry.shape,
+                                .file = file,
+                                .offset = entry.begin,
+                                .bytes = entry.end - entry.begin,
+                                .sha256 = {}});
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<Weights> ReadFolder(const std::string& folder) {
   Weights weights;
   const std::string config_path = folder + "/config.json";
@@ -289,7 +326,7 @@ StatusOr<Weights> ReadFolder(const std::string& folder) {
   LH_ASSIGN_OR_RETURN(const Config config, ParseConfig(weights.config_json, config_path));
   LH_ASSIGN_OR_RETURN(const std::set<std::string> files, TensorFiles(folder));
   Problems problems;
-  for (const std::string& file : files) problems.Add(AddTensors(folder, file, &weights));
+  for (const std::string& file : files) problems.Add(ListTensors(folder, file, &weights));
   LH_RETURN_IF_ERROR(problems.ToStatus());
   Match(folder, config, &weights, &problems);
   LH_RETURN_IF_ERROR(problems.ToStatus());
@@ -408,6 +445,14 @@ StatusOr<Weights> FromJson(std::string_view text) {
 
 void Decode(const Tensor& tensor, std::span<const std::byte> bytes,
             const model::Parameter& parameter, std::span<float> values) {
+  std::vector<std::byte> part;
+  if (parameter.published_parts > 1 && tensor.shape == StackedShape(parameter)) {
+    part = PartOfStacked(tensor, bytes, parameter);
+    bytes = part;
+  } else if (parameter.published_rows > 0) {
+    const size_t of_row = bytes.size() / parameter.published_rows;
+    bytes = bytes.subspan(parameter.published_first_row * of_row, parameter.shape.rows * of_row);
+  }
   if (tensor.type == "BF16") {
     DecodeAs<uint16_t>(bytes, parameter, values, codec::Bf16ToF32);
   } else if (tensor.type == "F16") {

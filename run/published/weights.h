@@ -1,5 +1,6 @@
 // The list of a published model's weights: the tensors of a Hugging Face folder, their positions,
-// and the hashes of their bytes. A worker that has the folder reads the tensors of its stage there;
+// and the hashes of their bytes. The list of a run that begins with adapters of LoRA has their
+// tensors, too. A worker that has the folder reads the tensors of its stage there;
 // others fetch them by content address.
 //
 // Pure, except ReadFolder, HashTensors and ReadTensor, which read files. Thread-safe.
@@ -45,6 +46,10 @@ struct Weights {
   friend bool operator==(const Weights&, const Weights&) = default;
 };
 
+// True if the tensor is an adapter of LoRA, by its name. Its file is in the adapters' folder
+// (adapters.h), and not in the model's.
+bool IsOfAdapter(const Tensor& tensor);
+
 // Reads config.json, the index, the tensor files' headers and the tokenizer's files; no tensors, so
 // the hashes stay empty. kInvalidArgument names all unreadable tensor files. If all are readable,
 // it names all tensors that are missing, that the model does not use, or whose shape or type is
@@ -55,6 +60,10 @@ StatusOr<Weights> ReadFolder(const std::string& folder);
 // Reads the files of a tokenizer that are in `folder`; those of ReadFolder. No files: there is
 // none. Errors: those of ReadFile.
 StatusOr<std::vector<SmallFile>> ReadTokenizer(const std::string& folder);
+
+// Appends the tensors of the safetensors file `file` of `folder` to `weights`, without hashes.
+// kInvalidArgument: the file is damaged.
+Status ListTensors(const std::string& folder, const std::string& file, Weights* weights);
 
 // Sets the hash of every tensor; reads all tensor files for this. `progress` (may be empty) is
 // called on this thread with the total bytes read so far. If it returns an error, HashTensors stops

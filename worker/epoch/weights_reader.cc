@@ -18,6 +18,7 @@ WeightsReader::WeightsReader(const RunSpec& spec, BlobFetcher* blobs, Deadline d
                              std::function<bool()> cancelled)
     : model_(spec.model),
       folder_(spec.weights.from),
+      adapters_folder_(spec.weights.adapters),
       blobs_(blobs),
       deadline_(deadline),
       cancelled_(std::move(cancelled)) {}
@@ -33,7 +34,8 @@ StatusOr<WeightsReader> WeightsReader::Open(const RunSpec& spec, BlobFetcher* bl
 }
 
 StatusOr<std::vector<std::byte>> WeightsReader::BytesOf(const published::Tensor& tensor) {
-  StatusOr<std::vector<std::byte>> bytes = published::ReadTensor(folder_, tensor);
+  StatusOr<std::vector<std::byte>> bytes =
+      published::ReadTensor(published::IsOfAdapter(tensor) ? adapters_folder_ : folder_, tensor);
   if (bytes.ok()) {
     bytes_from_folder_ += tensor.bytes;
     return bytes;
@@ -62,8 +64,11 @@ Status WeightsReader::Read(const model::PlacedParameter& parameter, std::span<fl
   if (cancelled_()) return absl::CancelledError("nobody wants the weights any more");
   LH_ASSIGN_OR_RETURN(const published::Tensor* tensor,
                       published::TensorOf(weights_, model_, parameter));
-  LH_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, BytesOf(*tensor));
-  published::Decode(*tensor, bytes, parameter.parameter, values);
+  if (tensor->name != last_name_) {
+    LH_ASSIGN_OR_RETURN(last_bytes_, BytesOf(*tensor));
+    last_name_ = tensor->name;
+  }
+  published::Decode(*tensor, last_bytes_, parameter.parameter, values);
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
-// Reads a stage's initial parameters from a published model, one tensor at a time. A tensor comes
-// from the model's folder if this worker has it, else from the coordinator.
+// Reads a stage's initial parameters from a published model and from adapters of it, one tensor at
+// a time. A tensor comes from its folder if this worker has it, else from the coordinator.
 //
 // Threads: one.
 #pragma once
@@ -41,11 +41,14 @@ class WeightsReader {
   StatusOr<std::vector<std::byte>> BytesOf(const published::Tensor& tensor);
 
   const ModelSpec model_;
-  const std::string folder_;
+  const std::string folder_, adapters_folder_;
   BlobFetcher* const blobs_;
   const Deadline deadline_;
   const std::function<bool()> cancelled_;
   published::Weights weights_;
+  // Of the tensor that was read last: the next parameter may have other rows of it.
+  std::string last_name_;
+  std::vector<std::byte> last_bytes_;
   uint64_t bytes_from_folder_ = 0, bytes_fetched_ = 0;
 };
 

@@ -32,6 +32,7 @@ StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const Lay
           .masked_targets = spec.data.masks || spec.data.mask_documents,
           .masked_attention = spec.data.mask_documents,
           .loads = !spec.weights.from.empty(),
+          .loads_adapters = !spec.weights.adapters.empty(),
           .shares_step = spec.replicas.count > 1 && !spec.replicas.trains_apart(),
           .replay = spec.replay};
 }

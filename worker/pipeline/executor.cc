@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "worker/pipeline/checkpoint_writer.h"
 #include "worker/pipeline/tied_exchange.h"
 
@@ -27,6 +30,13 @@ std::vector<uint32_t> TokenIds(std::span<const int32_t> tokens, const RunSpec& s
     ids.insert(ids.end(), of_sample.begin(), of_sample.end());
   }
   return ids;
+}
+
+// Stage::Input::random: the same in all stages, after a resume, and where the step is run again.
+uint64_t RandomOf(const RunSpec& spec, Step step, uint32_t replica, Microbatch microbatch) {
+  const std::string all = fmt::format("dropout {} {} {} {}", spec.train.seed, step.value(), replica,
+                                      microbatch.value());
+  return Checksum64(std::as_bytes(std::span(all)));
 }
 
 // Compares the token ids that came with an activation to those that this stage read itself.
@@ -364,6 +374,7 @@ Status Executor::RunForward(PassUnderWay* under_way, Slice slice) {
     input.counted = tokens.counted;
     if (tied_ && pass.trains()) tied_->NoteTokens(tokens.inputs);
   }
+  input.random = RandomOf(options_.spec, pass.step, options_.cell.replica, slice.microbatch);
   BoundaryTensor activation;
   if (!first()) {
     activation = std::move(inputs_.extract({pass, slice}).mapped());

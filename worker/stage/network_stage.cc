@@ -73,8 +73,8 @@ class NetworkStage final : public Stage {
     using Result = StatusOr<std::optional<BoundaryTensor>>;
     return CallTorch("forward", options_.threads, [&]() -> Result {
       LH_RETURN_IF_ERROR(turns_.CheckForward(slice));
-      LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input));
-      Pending pending{.pass = passes_.Take(slice.index)};
+      LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input, /*training=*/true));
+      Pending pending{.pass = passes_.Take(read, slice.index)};
       const at::Tensor output = pending.pass->Forward(read);
       if (options_.last) pending.loss = ShareInMicrobatch(options_) * output.item<float>();
       pending_.emplace(slice, std::move(pending));
@@ -118,7 +118,7 @@ class NetworkStage final : public Stage {
     using Result = StatusOr<std::optional<BoundaryTensor>>;
     return CallTorch("evaluation", options_.threads, [&]() -> Result {
       LH_RETURN_IF_ERROR(turns_.CheckEvaluation(slice));
-      LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input));
+      LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input, /*training=*/false));
       const at::Tensor output = passes_.Evaluate(read, slice.index);
       turns_.TakeEvaluation(slice);
       if (!options_.last) return ToBoundary(output);

@@ -59,6 +59,7 @@ struct StageOptions {
   bool masked_targets = false;    // some targets do not count (kNoTarget)
   bool masked_attention = false;  // tokens attend within a document; its first position is 0
   bool loads = false;             // Load will set the parameters; until then they are zero
+  bool loads_adapters = false;    // with `loads`: Load will set LoRA's adapters, too
   // Data-parallel replicas update the parameters together (SharedParameters), so the stage has no
   // optimizer of its own.
   bool shares_step = false;
@@ -193,6 +194,9 @@ class Stage {
     // divided by `counted`, which must be positive. The caller gives the mean count over the step's
     // microbatches; then the mean loss of a step is the mean over all targets of the step.
     double counted = 0;
+    // Decides which numbers are dropped for LoRA's adapters (LoraSpec::dropout): the same number in
+    // all stages, another one for each microbatch of the run. Evaluate drops nothing.
+    uint64_t random = 0;
   };
   virtual StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& input) = 0;
   // Returns what the slice adds to the mean cross-entropy of its microbatch, in nats per token.
@@ -269,9 +273,10 @@ class Stage {
   // optimizer; the message names the array.
   virtual Status Restore(const StageSnapshot& snapshot) = 0;
 
-  // Sets the parameters that published models have to values from `read`, one parameter at a time;
-  // LoRA's adapters stay random. A group calls `read` on its own threads, one call at a time. With
-  // StageOptions::loads, call Load once, before any other method. If it fails, discard the stage.
+  // Sets the parameters that published models have to values from `read`, one parameter at a time.
+  // LoRA's adapters stay random, except with StageOptions::loads_adapters. A group calls `read` on
+  // its own threads, one call at a time. With StageOptions::loads, call Load once, before any other
+  // method. If it fails, discard the stage.
   virtual Status Load(const ReadParameter& read) = 0;
 
   // Drops the microbatches and gradients of an unfinished step. Keeps parameters and optimizer

@@ -20,7 +20,6 @@ Exit codes: 0; 1 where something failed; 77 (skipped) where there is no torch.
 import argparse
 import contextlib
 import json
-import os
 import pathlib
 import shlex
 import statistics
@@ -28,9 +27,9 @@ import subprocess
 import sys
 
 import needs
-from cluster import Failed, call
+from cluster import Failed
 from report import Table, spread
-from with_torch import SKIPPED, versions_of
+from with_torch import SKIPPED, environment_of, versions_of
 
 EAGER = pathlib.Path(__file__).resolve().parent / "eager_passes.py"
 
@@ -103,14 +102,6 @@ class Side:
         if not answer:
             raise Failed(f"{self.name} ended with {self.process.wait()} in the place of an answer")
         return json.loads(answer)
-
-
-def environment_of(program, torch_libraries):
-    """LibTorch where the program does not find its own, and what lies beside it."""
-    if "not found" not in call(["ldd", program]):
-        return None
-    paths = [str(program.parent.parent / "lib"), torch_libraries, os.environ.get("LD_LIBRARY_PATH")]
-    return {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
 
 def measure(arguments, versions, seconds):

@@ -9,6 +9,7 @@
 // or "bounded" (bench_communicators.h); "p" is the share of channels that they sum, "sequence" as
 // in a run file; "path" is nccl or mapped (communicators.h), by default the best. "timing_only":
 // parameters are any numbers, made in no time. "experts": into so many parts a group divides them;
+// "documents": tokens of each document, within which attention stays.
 // "zipf": routers send tokens to experts by Zipf's law with that exponent. Then for every {"steps"}
 // {"seconds": of each, "experts": of each block the most tokens of an expert over the mean}. A step
 // is train.microbatches times forward and backward; the optimizer's, with the casts of weights,
@@ -76,6 +77,7 @@ class TimedStage {
     options.threads = job.at("threads");
     options.graphs = job.at("graphs");
     options.timing_only = job.value("timing_only", false);
+    options.masked_attention = job.contains("documents");
     const double zipf = job.value("zipf", 0.0);
     options.loads = zipf > 0;
     const bool of_group = job.contains("devices");
@@ -102,7 +104,8 @@ class TimedStage {
       boundary = Boundary(options);
       return absl::OkStatus();
     }));
-    return TimedStage(options, std::move(stage), std::move(boundary));
+    return TimedStage(options, std::move(stage), std::move(boundary),
+                      job.value("documents", size_t{0}));
   }
 
   uint64_t parameter_count() const { return stage_->parameter_count(); }
@@ -110,7 +113,10 @@ class TimedStage {
   StatusOr<double> StepSeconds() {
     const codec::TensorView view{boundary_.const_data_ptr(), codec::Dtype::kF32,
                                  BoundaryShape(options_.model, options_.train, options_.group)};
-    const Stage::Input input{{}, view, options_.last ? targets_ : std::span<const int32_t>()};
+    const Stage::Input input{.tokens = {},
+                             .activation = view,
+                             .targets = options_.last ? targets_ : std::span<const int32_t>(),
+                             .documents = documents_};
     const MonoTime start = Now();
     for (uint32_t i = 0; i < options_.train.microbatches; ++i, ++microbatch_) {
       LH_RETURN_IF_ERROR(stage_->Forward(Microbatch(microbatch_), input).status());
@@ -146,11 +152,15 @@ class TimedStage {
   }
 
  private:
-  TimedStage(StageOptions options, std::unique_ptr<Stage> stage, at::Tensor boundary)
+  // `document`: the tokens of each; 0: a row is one.
+  TimedStage(StageOptions options, std::unique_ptr<Stage> stage, at::Tensor boundary,
+             size_t document)
       : options_(std::move(options)), stage_(std::move(stage)), boundary_(std::move(boundary)) {
     targets_.resize(size_t{options_.train.microbatch_size} * options_.model.context);
     for (size_t i = 0; i < targets_.size(); ++i) {
       targets_[i] = static_cast<int32_t>(i * 37 % options_.vocabulary);
+      if (document == 0) continue;
+      documents_.push_back(static_cast<int32_t>(i % options_.model.context / document));
     }
   }
 
@@ -207,7 +217,7 @@ class TimedStage {
   StageOptions options_;
   std::unique_ptr<Stage> stage_;
   at::Tensor boundary_;
-  std::vector<int32_t> targets_;
+  std::vector<int32_t> targets_, documents_;
   uint64_t step_ = 0;
   uint32_t microbatch_ = 0;  // since the last update
 };

@@ -126,8 +126,6 @@ def planned(cluster):
         print(f"ok: {name}: {result.stderr.strip()}", flush=True)
 
     refused("muon", "muon needs whole matrices", optimizer=MUON)
-    refused("lora", "does not share adapters among the 2 ranks", "--set", "train.lora.rank=4", "--set",
-            "train.lora.alpha=8")
     refused("tied", "does not share the one matrix of embedding and head", model=GPT.replace(" }", ", tied: true }"))
     refused("bias", "does not train experts that are balanced by a bias with several replicas",
             model=MOE.replace(" }", ", balance: bias }"))

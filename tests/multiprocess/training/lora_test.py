@@ -1,4 +1,4 @@
-"""LoRA over real processes: trained over two workers, killed, resumed, exported.
+"""LoRA over real processes: trained over two workers, killed, resumed, exported, continued.
 
 usage: lora_test.py BIN_DIR
 """
@@ -9,6 +9,7 @@ import struct
 import sys
 import tempfile
 
+from group_test import GroupCluster, expect_near
 from published_test import (HEADS, HIDDEN, KV_HEADS, LAYERS, MLP, expect_same_tensors, make_model,
                             read_safetensors, train)
 from training_test import NONE, RUN, Cluster, GPT, expect_equal, expect_learnt, text_for_training, wait_for
@@ -22,9 +23,9 @@ SHAPES = {"self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (KV, HIDDEN)
           "mlp.down_proj": (HIDDEN, MLP)}
 
 
-def write_run(cluster, name, stages=2, targets="all-linear", steps=60, rank=RANK, dtype="fp32"):
+def write_run(cluster, name, stages=2, targets="all-linear", steps=60, rank=RANK, dtype="fp32", lora=None):
     text = RUN.format(name=name, steps=steps, stages=stages, schedule="link-aware", links=NONE, transport="ucx")
-    lora = f"lora: {{ rank: {rank}, alpha: {ALPHA}, targets: {targets} }}"
+    lora = f"lora: {lora}" if lora else f"lora: {{ rank: {rank}, alpha: {ALPHA}, targets: {targets} }}"
     text = text.replace(GPT, MODEL).replace("lr: 1e-3", "lr: 3e-2").replace("  seed: 5\n", f"  seed: 5\n  {lora}\n")
     path = cluster.folder / f"{name}.yaml"
     path.write_text(text.replace("  seed: 5\n", f"  seed: 5\n  dtype: {dtype}\n"))
@@ -141,6 +142,49 @@ def export(cluster, run, base):
     print(f"ok: merged: a validation loss of {again:.6f}, and of {own:.6f} in training", flush=True)
 
 
+def validations(cluster, run):
+    rows = [json.loads(line) for line in cluster.cli("steps", run, "--json").stdout.splitlines()]
+    return {int(row["step"]): row["validation_loss"] for row in rows if row.get("validation_loss") is not None}
+
+
+def continues(cluster, run):
+    """A run over the export begins where the run before ended, and learns more."""
+    own = cluster.status(run)["validation_loss"]
+    path = write_run(cluster, "continued", steps=20, lora="{ from: adapters }")
+    shown = cluster.cli("plan", path, "--show-config").stdout
+    for line in (f"rank: {RANK}", f"alpha: {ALPHA}", "rslora: false", "dropout: 0"):
+        if line not in shown:
+            raise AssertionError(f"no {line} in {shown}")
+    again = submit(cluster, path, "--watch")
+    begun = validations(cluster, again)[0]
+    if abs(begun - own) > 1e-6:
+        raise AssertionError(f"a validation loss of {own}, and of {begun} where the adapters are continued")
+    if not cluster.status(again)["validation_loss"] < begun:
+        raise AssertionError("the adapters learnt no more")
+    print(f"ok: continued: a validation loss of {begun:.6f} at first, of {own:.6f} at the end before", flush=True)
+    refused = cluster.cli("submit", write_run(cluster, "other-rank", lora="{ from: adapters, rank: 8 }"), check=False)
+    if refused.returncode != 1 or f"train.lora.rank: expected {RANK}" not in refused.stderr:
+        raise AssertionError(f"exit {refused.returncode}: {refused.stderr}")
+
+
+def drops(cluster):
+    """Two stages drop what one drops, also where a worker is lost and steps run again."""
+    lora = f"{{ rank: {RANK}, alpha: {ALPHA}, targets: all-linear, rslora: true, dropout: 0.2 }}"
+    whole = submit(cluster, write_run(cluster, "dropped-whole", stages=1, lora=lora), "--watch")
+    losses = cluster.losses(whole)
+    path = write_run(cluster, "dropped", lora=lora)
+    broken = cluster.broken_after(20, path)
+    cluster.start_worker(2)
+    wait_for("worker2 again", lambda: len(cluster.connected()) == 2)
+    submit(cluster, path, "--resume")
+    wait_for("the end", lambda: cluster.seen(broken)["state"] == "done")
+    expect_equal("dropout over 2 stages, killed and resumed, against 1", cluster.losses(broken), losses)
+    cluster.cli("export", whole, "--out", cluster.folder / "dropped-adapters")
+    config = json.loads((cluster.folder / "dropped-adapters" / "adapter_config.json").read_text())
+    if not config["use_rslora"] or config["lora_dropout"] != 0.2:
+        raise AssertionError(f"{config}")
+
+
 def half(cluster):
     """In bf16, with PEFT's usual modules: what is frozen comes out bit for bit as it went in."""
     base = make_model(cluster.folder / "half", "BF16", tied=True)
@@ -154,6 +198,23 @@ def half(cluster):
     expect_same_tensors("bf16, merged, what has no adapters", {n: t for n, t in tensors.items() if n in same}, same)
     if tensors["model.layers.0.self_attn.q_proj.weight"] == base["model.layers.0.self_attn.q_proj.weight"]:
         raise AssertionError("the adapters changed nothing")
+
+
+def shared(cluster):
+    """Stages of two ranks train the adapters that stages of one rank train, and are continued by one rank."""
+    make_model(cluster.folder / "base", "F32", tied=True)
+    lora = f"{{ rank: {RANK}, alpha: {ALPHA}, targets: all-linear, dropout: 0.1 }}"
+    one = submit(cluster, write_run(cluster, "one", steps=20, lora=lora), "--watch")
+    two = submit(cluster, write_run(cluster, "two", steps=20, lora=lora), "--set", "group.tensor=2", "--watch")
+    expect_near("adapters, 2 ranks against 1", cluster.losses(two), cluster.losses(one), bound=1e-3)
+    cluster.cli("export", two, "--out", cluster.folder / "adapters")
+    for name, flags in ("from-two", []), ("from-two-by-two", ["--set", "group.tensor=2"]):
+        path = write_run(cluster, name, steps=5, lora="{ from: adapters, dropout: 0 }")
+        begun = validations(cluster, submit(cluster, path, *flags, "--watch"))[0]
+        own = cluster.status(two)["validation_loss"]
+        if abs(begun - own) > 1e-4 * own:
+            raise AssertionError(f"{name}: a validation loss of {own}, and of {begun} continued")
+    print(f"ok: adapters of 2 ranks are continued: {begun:.6f}, {own:.6f} before", flush=True)
 
 
 def expect_learnt_something(losses):
@@ -182,7 +243,13 @@ def main():
             run = splits(cluster)
             checkpoint_bytes(cluster, run)
             export(cluster, run, base)
+            continues(cluster, run)
+            drops(cluster)
             half(cluster)
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
+        text_for_training(folder)
+        with GroupCluster(sys.argv[1], folder, workers=2) as cluster:
+            shared(cluster)
 
 
 if __name__ == "__main__":

@@ -38,9 +38,11 @@ Status RewriteFolder(const std::string& in, const std::string& out, ExportType t
     LH_ASSIGN_OR_RETURN(const std::vector<std::byte> read, ReadTensor(in, *tensor));
     std::vector<float> values(parameter.parameter.shape.elements());
     Decode(*tensor, read, parameter.parameter, values);
-    entries.push_back({.name = parameter.PublishedName(),
-                       .type = type_name,
-                       .shape = PublishedShape(parameter.parameter)});
+    if (parameter.parameter.published_first_row == 0) {
+      entries.push_back({.name = parameter.PublishedName(),
+                         .type = type_name,
+                         .shape = PublishedShape(parameter.parameter)});
+    }
     const std::vector<std::byte> written = Encode(values, parameter.parameter, type);
     bytes.append(reinterpret_cast<const char*>(written.data()), written.size());
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/parity/worker/small_model.h"
+#include "tests/support/kin.h"
 #include "worker/ranks/communicators.h"
 #include "worker/stage/group/group_stage.h"
 #include "worker/stage/stage.h"
@@ -47,6 +48,7 @@ struct Case {
   uint32_t rows = 2;
   uint32_t experts = 1;  // parts of them
   Balance balance = Balance::kLoss;
+  std::string kin = {};  // of Llama (tests/support/kin.h)
 };
 inline void PrintTo(const Case& one, std::ostream* out) {
   *out << one.name;
@@ -65,6 +67,7 @@ inline StageOptions OptionsOf(const Case& one) {
   if (one.family == ModelFamily::kMoe) options.model.experts = 8;
   options.model.qk_norm = one.qk_norm;
   options.model.tied = one.tied;
+  testing::MakeKin(one.kin, &options.model);
   options.model.vocabulary = one.vocabulary;
   options.vocabulary = 251;  // divided by no number of ranks
   options.first = one.part == Part::kWhole || one.part == Part::kFirst;

@@ -55,8 +55,9 @@ Status Export(const std::string& from, bool all_linear, const std::string& out) 
   StageOptions options;
   options.model = config.model;
   options.model.lora = LoraSpec{.rank = 3, .alpha = 7.5, .targets = {}};
-  options.model.lora->targets =
-      all_linear ? model::TargetsOf(options.model) : model::FamilyOf(options.model).usual_targets;
+  options.model.lora->targets = all_linear
+                                    ? model::TargetsOf(options.model)
+                                    : model::FamilyOf(options.model).usual_targets(options.model);
   options.vocabulary = *options.model.vocabulary;
   options.layers = options.model.layers;
   options.loads = true;
@@ -67,7 +68,10 @@ Status Export(const std::string& from, bool all_linear, const std::string& out) 
     published::Decode(*tensor, bytes, parameter.parameter, values);
     return absl::OkStatus();
   };
-  const auto network = Model::Create(options);
+  // Where rope depends on the context, transformers takes the rows' length.
+  StageOptions of_rows = options;
+  of_rows.model.context = kTokens;
+  const auto network = Model::Create(of_rows);
   LH_RETURN_IF_ERROR(network->Load(read));
   std::map<std::string, std::span<const float>> adapters;
   for (const Parameter& parameter : network->parameters()) {

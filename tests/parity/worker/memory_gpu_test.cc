@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "planner/memory.h"
 #include "planner/planner.h"
 #include "run/boundary/boundary_shape.h"
 #include "tests/parity/worker/stage_on_gpu.h"
+#include "tests/support/kin.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul {
@@ -28,6 +30,9 @@ struct Case {
   uint32_t in_flight;
   ComputeDtype dtype = ComputeDtype::kBf16;
   uint32_t slices = 1;
+  std::string_view kin = {};  // of Llama (tests/support/kin.h)
+  uint32_t context = 1024;
+  bool masked = false;  // attention within documents
 };
 
 class MemoryOnGpu : public ::testing::TestWithParam<Case> {
@@ -41,7 +46,7 @@ RunSpec SpecOf(const Case& test) {
   spec.model.layers = test.first && test.last ? 6 : 12;
   spec.model.hidden = 1024;
   spec.model.heads = 16;
-  spec.model.context = 1024;
+  spec.model.context = test.context;
   spec.model.kv_heads = 4;
   spec.model.intermediate = 2816;
   spec.model.vocabulary = 32000;
@@ -50,6 +55,8 @@ RunSpec SpecOf(const Case& test) {
   spec.train.dtype = test.dtype;
   spec.pipeline.recompute = test.recompute;
   spec.pipeline.slices = test.slices;
+  spec.data.mask_documents = test.masked;
+  testing::MakeKin(test.kin, &spec.model);
   return spec;
 }
 
@@ -66,12 +73,17 @@ TEST_P(MemoryOnGpu, AStageTakesWhatThePlanSays) {
   options.first_layer = options.first ? 0 : options.last ? 6 : 3;
   options.device = {0};
   options.slices = test.slices;
+  options.masked_attention = test.masked;
 
   const codec::Shape shape = SliceShape(spec.model, spec.train, spec.group, test.slices);
   const at::Tensor values = at::full({static_cast<int64_t>(shape.elements())}, 0.5,
                                      at::TensorOptions(at::kFloat).device(at::kCUDA));
   const codec::TensorView view{values.const_data_ptr(), codec::Dtype::kF32, shape};
   const std::vector<int32_t> ids(shape.samples * spec.model.context, 1);
+  std::vector<int32_t> documents;
+  for (size_t i = 0; test.masked && i < ids.size(); ++i) {
+    documents.push_back(static_cast<int32_t>(i % spec.model.context / 200));
+  }
 
   const std::unique_ptr<worker::Stage> stage = Must(worker::Stage::Create(options));
   for (uint64_t step = 1; step <= 2; ++step) {
@@ -79,7 +91,9 @@ TEST_P(MemoryOnGpu, AStageTakesWhatThePlanSays) {
     const SliceOrder order(test.slices);
     const uint32_t passes = test.in_flight * test.slices;
     for (uint32_t i = 0; i < passes; ++i) {
-      outputs.push_back(Must(stage->Forward(order.At(i, Direction::kForward), {ids, view, ids})));
+      outputs.push_back(Must(stage->Forward(
+          order.At(i, Direction::kForward),
+          {.tokens = ids, .activation = view, .targets = ids, .documents = documents})));
     }
     for (uint32_t i = 0; i < passes; ++i) {
       outputs[i] = Must(stage->Backward(order.At(i, Direction::kBackward), view));
@@ -120,20 +134,39 @@ std::vector<Case> Cases() {
       }
     }
   }
+  constexpr auto kLlama = ModelFamily::kLlama;
+  for (const std::string_view kin : {"olmo2", "phi3", "gemma2", "gemma3", "window"}) {
+    cases.push_back({kLlama, false, false, Recompute::kNone, 2, ComputeDtype::kBf16, 1, kin});
+    cases.push_back({kLlama, false, true, Recompute::kNone, 2, ComputeDtype::kBf16, 1, kin});
+  }
+  for (const ComputeDtype dtype : {ComputeDtype::kFp32, ComputeDtype::kBf16}) {
+    cases.push_back({kLlama, false, false, Recompute::kNone, 2, dtype, 1, "", 1024, true});
+    cases.push_back({kLlama, false, false, Recompute::kNone, 2, dtype, 1, "window", 1024, true});
+  }
+  // Long contexts.
+  for (const std::string_view kin : {"", "gemma2", "gemma3", "window"}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks}) {
+      const bool masked = kin.empty() && recompute == Recompute::kBlocks;
+      cases.push_back(
+          {kLlama, false, true, recompute, 1, ComputeDtype::kBf16, 1, kin, 32768, masked});
+    }
+  }
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, MemoryOnGpu, ::testing::ValuesIn(Cases()), [](const auto& test) {
-  return fmt::format("{}{}{}{}{}{}", ToString(test.param.family),
-                     test.param.dtype == ComputeDtype::kFp32 ? "Fp32" : "",
-                     test.param.recompute == Recompute::kNone     ? ""
-                     : test.param.recompute == Recompute::kBlocks ? "ByBlocks"
-                                                                  : "Recompute",
-                     test.param.first && test.param.last ? "Whole"
-                     : test.param.first                  ? "First"
-                     : test.param.last                   ? "Last"
-                                                         : "Middle",
-                     test.param.in_flight, test.param.slices > 1 ? "InSlices" : "");
+  return fmt::format(
+      "{}{}{}{}{}{}{}{}", test.param.kin.empty() ? ToString(test.param.family) : test.param.kin,
+      test.param.dtype == ComputeDtype::kFp32 ? "Fp32" : "",
+      test.param.recompute == Recompute::kNone     ? ""
+      : test.param.recompute == Recompute::kBlocks ? "ByBlocks"
+                                                   : "Recompute",
+      test.param.first && test.param.last ? "Whole"
+      : test.param.first                  ? "First"
+      : test.param.last                   ? "Last"
+                                          : "Middle",
+      test.param.in_flight, test.param.slices > 1 ? "InSlices" : "",
+      test.param.masked ? "OfDocuments" : "", test.param.context > 1024 ? "Long" : "");
 });
 
 }  // namespace

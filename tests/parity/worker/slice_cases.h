@@ -31,6 +31,7 @@ struct SliceCase {
   bool lora = false;          // all else is frozen
   uint32_t context = 64;
   ComputeDtype dtype = ComputeDtype::kFp32;
+  double dropout = 0;  // with lora
 };
 
 // Where and how it is computed.
@@ -49,7 +50,7 @@ inline StageOptions SliceOptionsOf(const SliceCase& one, uint32_t slices,
     options.model.head_channels = 24;
   }
   if (one.lora) {
-    options.model.lora = LoraSpec{.rank = 4, .alpha = 8, .targets = {}};
+    options.model.lora = LoraSpec{.rank = 4, .alpha = 8, .dropout = one.dropout, .targets = {}};
     options.model.lora->targets = model::TargetsOf(options.model);
   }
   options.train.steps = 10;
@@ -155,7 +156,8 @@ class SlicedChain {
     double sum = 0;
     for (uint32_t i = 0; i < order_.slices(); ++i) {
       const Slice slice(Microbatch(m), i);
-      Stage::Input input{.tokens = batch.ids, .activation = {}, .targets = batch.targets};
+      Stage::Input input{
+          .tokens = batch.ids, .activation = {}, .targets = batch.targets, .random = m};
       if (one_.documents) {
         input.documents = batch.documents;
         input.counted = 100;

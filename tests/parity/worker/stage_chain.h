@@ -10,11 +10,13 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tests/parity/worker/small_model.h"
 #include "tests/support/gpu_test.h"
+#include "tests/support/kin.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::testing {
@@ -29,6 +31,7 @@ struct SmallModel {
   double tolerance = 0;  // of a loss on another device, nats
   uint32_t stages = 2;
   bool tied = false;
+  std::string_view kin = {};  // of Llama (tests/support/kin.h)
 };
 
 // Options of one stage with all layers.
@@ -37,6 +40,7 @@ inline worker::StageOptions OptionsOf(const SmallModel& model, const DeviceName&
   worker::StageOptions options;
   options.model = SmallModelOf(model.family);
   options.model.tied = model.tied;
+  MakeKin(model.kin, &options.model);
   options.train.steps = 100;
   options.train.microbatches = 4;
   options.train.microbatch_size = 2;

@@ -198,5 +198,40 @@ TEST_F(FailedRecording, ForWantOfMemoryIsReportedAndTriedAgainByTheNextForward) 
   EXPECT_EQ(learnt.squared_norm, expected.squared_norm);
 }
 
+using Recording = FailedRecording;
+
+// Microbatches of few documents are replayed, and one of many is computed kernel by kernel.
+TEST_F(Recording, IsNotForMicrobatchesOfManyDocuments) {
+  worker::StageOptions options =
+      OptionsOf(SmallModel{"llama", ModelFamily::kLlama, ComputeDtype::kBf16}, kGpu,
+                /*deterministic=*/true);
+  options.masked_attention = true;
+  options.train.microbatches = 1;
+  const size_t context = options.model.context;
+  const std::vector<int32_t> ids(2 * context, 7);
+  const auto losses = [&](bool graphs) {
+    options.graphs = graphs;
+    const std::unique_ptr<worker::Stage> stage = Must(worker::Stage::Create(options));
+    std::vector<double> all;
+    for (const size_t length : {context, context / 2, size_t{3}, size_t{1}, context}) {
+      std::vector<int32_t> documents;
+      for (size_t i = 0; i < ids.size(); ++i) {
+        documents.push_back(static_cast<int32_t>(i % context / length));
+      }
+      Must(stage->Forward(
+          Microbatch(0),
+          {.tokens = ids, .activation = {}, .targets = ids, .documents = documents}));
+      const Learnt learnt = LearntBy(*stage);
+      all.insert(all.end(), {learnt.loss, learnt.squared_norm});
+      EXPECT_TRUE(stage->SkipStep(Step(all.size() / 2)).ok());
+    }
+    return all;
+  };
+  const std::vector<double> expected = losses(false), got = losses(true);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(got[i], expected[i], 1e-3 * expected[i]) << i;
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::testing

@@ -220,6 +220,23 @@ TEST(StageMemoryBytes, WithLoraIsThatOfAdaptersAndFrozenWeights) {
   EXPECT_EQ(MemoryOf(lora, 256, 3, false, false).per_flight -
                 MemoryOf(full, 256, 3, false, false).per_flight,
             3 * 512 * (8 + 8) * 2);
+  // Dropout keeps nothing, and needs copies of the widest input in passing.
+  RunSpec dropping = lora;
+  dropping.model.lora->dropout = 0.1;
+  const auto more = [&](bool on_gpu, uint64_t StageMemory::*part) {
+    return MemoryOf(dropping, 256, 3, false, false, on_gpu).*part -
+           MemoryOf(lora, 256, 3, false, false, on_gpu).*part;
+  };
+  EXPECT_EQ(more(false, &StageMemory::fixed), 2 * 512 * 896 * 2 + 9 * (uint64_t{1} << 16));
+  EXPECT_EQ(more(false, &StageMemory::per_flight), 0u);
+  EXPECT_EQ(more(true, &StageMemory::fixed), 2 * 512 * 896 * 2 + 9 * (uint64_t{4} << 20));
+  EXPECT_EQ(more(true, &StageMemory::per_flight), 512 * 896 * 2 + 9 * (uint64_t{4} << 20));
+  // Ranks divide B with the rows of its matrix; each has all of A.
+  RunSpec shared = lora;
+  shared.group.tensor = 2;
+  EXPECT_EQ(RankParameters(shared, 256, 3, false, false), 3u * 8 * ((896 + 448) + (896 + 64)));
+  EXPECT_LT(MemoryOf(shared, 256, 3, false, false, true).fixed,
+            MemoryOf(lora, 256, 3, false, false, true).fixed);
   // Both ends of a tied model hold the matrix.
   full.model.tied = lora.model.tied = true;
   RunSpec untied = lora;

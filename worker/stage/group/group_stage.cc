@@ -46,9 +46,6 @@ Status CheckGroup(const StageOptions& options) {
     return refuse("muon needs whole matrices, and no rank of a group has them",
                   "choose train.optimizer.kind adamw, or group.tensor 1");
   }
-  if (options.model.lora) {
-    return refuse("train.lora is for stages of one rank", "choose group.tensor 1");
-  }
   if (options.replay) return refuse("a replay computes nothing", "choose group.tensor 1");
   if (options.model.TrainsTiedMatrix() && options.first != options.last) {
     return refuse("embedding and head of different stages share a matrix",
@@ -84,6 +81,10 @@ Status CheckGroup(const StageOptions& options) {
     return refuse("a rank's own channels are of all tokens", "choose sequence false or p 1");
   }
   if (group.shared_channels == 1) return absl::OkStatus();
+  if (options.model.lora) {
+    return refuse("train.lora adapts a published model, which has no channels of ranks' own",
+                  "choose p 1, or no lora");
+  }
   if (options.model.has_experts()) {
     return refuse("experts take a token's channels whole", "choose p 1 for a model with experts");
   }

@@ -187,6 +187,10 @@ at::Tensor RankGroup::OfExperts(const at::Tensor& given) const {
   return Both<GathersTokens<kForward>, TakesOwnTokens>::apply(given, this);
 }
 
+at::Tensor RankGroup::SumBothWays(const at::Tensor& part) const {
+  return Both<Sums<kExact>, Sums<kExact>>::apply(part, this);
+}
+
 at::Tensor RankGroup::LeaveWhole(const at::Tensor& part) const {
   return Both<Sums<kForward>, nullptr>::apply(part, this);
 }

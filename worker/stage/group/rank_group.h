@@ -117,6 +117,10 @@ class RankGroup {
   // ranks. Does nothing in partial groups.
   at::Tensor EnterWhole(const at::Tensor& whole) const;
 
+  // Sums over ranks what each has a part of, exactly, and its gradient too: each rank goes on with
+  // the sum in a way of its own.
+  at::Tensor SumBothWays(const at::Tensor& part) const;
+
   // --- Exact, that is, through RankCommunicators::exact; without gradients. Sum and Maximum reduce
   // `part` element by element over all ranks, and return a new tensor of the type of `part`: fp32,
   // fp16 or bf16.

@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <fmt/format.h>
 
 #include <string>
@@ -52,8 +51,7 @@ at::Tensor Gpt::Attention(size_t block, const at::Tensor& x, const Layout& layou
                                           .permute({2, 0, 3, 1, 4})
                                           .unbind(0);
   const KeysAndValues all = layout.WithPast(block, {qkv[1], qkv[2]});
-  const at::Tensor mixed = at::scaled_dot_product_attention(
-      qkv[0], all.keys, all.values, layout.mask, /*dropout_p=*/0.0, layout.causal());
+  const at::Tensor mixed = layout.sight.Attend(qkv[0], all.keys, all.values, {});
   return layers.attention_out(
       mixed.transpose(1, 2).reshape({rows, tokens, heads_ * head_channels_}));
 }

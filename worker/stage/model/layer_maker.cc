@@ -3,8 +3,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/core.h>
 
 #include <cmath>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +26,8 @@ LayerMaker::LayerMaker(const ModelSpec& spec, std::vector<model::PlacedParameter
       device_(device),
       compute_type_(compute_type),
       adapter_scale_(adapter_scale),
+      dropout_(spec.lora && spec.lora->dropout > 0 ? std::make_unique<Dropout>(spec.lora->dropout)
+                                                   : nullptr),
       group_(group) {
   if (group == nullptr) return;
   for (const model::PlacedParameter& placed : wanted_) {
@@ -89,7 +94,8 @@ at::Tensor LayerMaker::FirstValue(size_t index) const {
   const model::Parameter& parameter = wanted_[index].parameter;
   const auto [mean, deviation] = parameter.initial;
   const std::vector<int64_t> sizes = SizesOf(index);
-  if (first_values_.kind == FirstValues::Kind::kZeros && !parameter.adapter) {
+  if (first_values_.kind == FirstValues::Kind::kZeros &&
+      (!parameter.adapter || first_values_.loads_adapters)) {
     return at::zeros(sizes, at::TensorOptions(at::kFloat).device(device_));
   }
   if (deviation == 0) return at::full(sizes, mean, at::kFloat);
@@ -153,14 +159,34 @@ Embedding LayerMaker::MakeEmbedding(const std::string& name) {
   return {Make(name, Use::kLookedUp), first_row, group_};
 }
 
+at::Tensor LayerMaker::DropoutChannels(size_t matrix, size_t a) const {
+  std::vector<int64_t> ids;
+  const auto add = [&ids](uint32_t begin, uint32_t end) {
+    for (uint32_t id = begin; id < end; ++id) ids.push_back(id);
+  };
+  const model::Parameter& parameter = wanted_[a].parameter;
+  if (group_ != nullptr && parameter.split.along == model::Along::kColumns) {
+    for (const auto& [begin, end] : shares_[a].ranges) add(begin, end);
+  } else {
+    add(0, parameter.shape.columns);
+  }
+  std::string name = wanted_[a].Name();
+  // The product's rows are this rank's own tokens; other ranks draw for theirs.
+  if (group_ != nullptr && wanted_[matrix].parameter.for_own_part) {
+    name += fmt::format(" of rank {}", group_->rank());
+  }
+  return Dropout::ChannelsOf(name, ids).to(device_);
+}
+
 Linear LayerMaker::MakeLinear(const std::string& name) {
   Linear linear;
-  const model::Along along = wanted_[made_.size()].parameter.split.along;
+  const size_t matrix = made_.size();
+  const model::Along along = wanted_[matrix].parameter.split.along;
   const bool is_part = group_ != nullptr && along == model::Along::kColumns;
   if (group_ != nullptr && along == model::Along::kRows) linear.overlap = &group_->overlap();
   linear.weight = Make(name + ".weight", Use::kInProduct);
-  if (!linear.weight.defined()) return linear;
-  linear.cast_weight = Cast(linear.weight);
+  const bool is_here = linear.weight.defined();
+  if (is_here) linear.cast_weight = Cast(linear.weight);
   if (NextIs(name + ".bias")) {
     linear.bias = Make(name + ".bias", Use::kInProduct);
     if (!is_part || group_->rank() == 0) {
@@ -171,12 +197,16 @@ Linear LayerMaker::MakeLinear(const std::string& name) {
     }
   }
   if (NextIs(name + ".lora_A.weight")) {
+    const size_t a = made_.size();
     Adapter& adapter = linear.adapter;
     adapter.a = Make(name + ".lora_A.weight", Use::kInProduct);
     adapter.b = Make(name + ".lora_B.weight", Use::kInProduct);
+    if (!is_here) return linear;
     adapter.cast_a = Cast(adapter.a);
     adapter.cast_b = Cast(adapter.b);
     adapter.scale = adapter_scale_;
+    adapter.dropout = dropout_.get();
+    if (dropout_) adapter.channels = DropoutChannels(matrix, a);
   }
   return linear;
 }
@@ -230,8 +260,8 @@ LayerNorm LayerMaker::MakeLayerNorm(const std::string& name, double epsilon) {
   return norm;
 }
 
-RmsNorm LayerMaker::MakeRmsNorm(const std::string& name, double epsilon) {
-  return {Make(name + ".weight", Use::kInFp32), epsilon};
+RmsNorm LayerMaker::MakeRmsNorm(const std::string& name, double epsilon, bool from_one) {
+  return {Make(name + ".weight", Use::kInFp32), epsilon, from_one};
 }
 
 at::Tensor LayerMaker::Cast(const at::Tensor& parameter, int64_t rows) {
@@ -250,7 +280,10 @@ at::Tensor LayerMaker::Cast(const at::Tensor& parameter, int64_t rows) {
 Status LayerMaker::Load(const ReadParameter& read) const {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < made_.size(); ++i) {
-    if (!wanted_[i].parameter.is_published()) continue;
+    const model::Parameter& parameter = wanted_[i].parameter;
+    const bool is_loaded =
+        parameter.is_published() || (parameter.adapter && first_values_.loads_adapters);
+    if (!is_loaded) continue;
     if (!made_[i].defined()) {  // other ranks'; all ranks read all the same
       LH_RETURN_IF_ERROR(read(wanted_[i], {}));
       continue;

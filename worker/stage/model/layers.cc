@@ -119,9 +119,21 @@ struct AdaptedProduct : torch::autograd::Function<AdaptedProduct> {
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& /*b*/,
                           const Linear* layer) {
     const Adapter& adapter = layer->adapter;
+    const Dropout::Draw* const draw =
+        adapter.dropout == nullptr ? nullptr : adapter.dropout->current();
     const at::Tensor input = Rows(x).to(layer->cast_weight.scalar_type());
-    const at::Tensor low = input.mm(adapter.cast_a.t()).mul_(adapter.scale);
-    context->save_for_backward({input, low});
+    at::Tensor seen = input;
+    if (draw != nullptr) {
+      seen = input.clone();
+      draw->Drop(adapter.channels, seen);
+    }
+    const at::Tensor low = seen.mm(adapter.cast_a.t()).mul_(adapter.scale);
+    if (draw == nullptr) {
+      context->save_for_backward({input, low});
+    } else {
+      low.mul_(draw->factor);
+      context->save_for_backward({input, low, draw->rows, draw->least, draw->factor});
+    }
     context->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
     context->saved_data["type"] = x.scalar_type();
     return at::linear(input, layer->cast_weight, layer->cast_bias)
@@ -135,14 +147,31 @@ struct AdaptedProduct : torch::autograd::Function<AdaptedProduct> {
     const Adapter& adapter = layer->adapter;
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &input = saved[0], &low = saved[1];
+    const bool drops = saved.size() > 2, gives_gradient = context->needs_input_grad(0);
     const at::Tensor rows = Rows(gradients[0]);
     const at::Tensor of_low = rows.mm(adapter.cast_b).mul_(adapter.scale);
+    at::Tensor seen = input, of_seen;
+    if (drops) {
+      const Dropout::Draw draw{.rows = saved[2], .least = saved[3], .factor = saved[4]};
+      of_low.mul_(draw.factor);
+      seen = input.clone();
+      if (gives_gradient) {
+        of_seen = of_low.mm(adapter.cast_a);
+        draw.Drop(adapter.channels, {seen, of_seen});
+      } else {
+        draw.Drop(adapter.channels, seen);
+      }
+    }
     AddProductToGradient(adapter.b, rows.t(), low);
-    AddProductToGradient(adapter.a, of_low.t(), input);
-    if (!context->needs_input_grad(0)) return {Variable(), Variable(), Variable()};
-    return {rows.mm(layer->cast_weight)
-                .addmm_(of_low, adapter.cast_a)
-                .view(WithLast(gradients[0], layer->cast_weight.size(1)))
+    AddProductToGradient(adapter.a, of_low.t(), seen);
+    if (!gives_gradient) return {Variable(), Variable(), Variable()};
+    at::Tensor of_input = rows.mm(layer->cast_weight);
+    if (drops) {
+      of_input.add_(of_seen);
+    } else {
+      of_input.addmm_(of_low, adapter.cast_a);
+    }
+    return {of_input.view(WithLast(gradients[0], layer->cast_weight.size(1)))
                 .to(context->saved_data["type"].toScalarType()),
             Variable(), Variable()};
   }
@@ -263,8 +292,13 @@ at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
   return at::layer_norm(x, weight.sizes(), weight, bias, epsilon);
 }
 
+at::Tensor RmsNorm::Factor() const {
+  return from_one ? weight + 1 : weight;
+}
+
 at::Tensor RmsNorm::operator()(const at::Tensor& x) const {
-  return at::rms_norm(x, weight.sizes(), weight, epsilon);
+  if (!weight.defined()) return x;
+  return at::rms_norm(x, weight.sizes(), Factor(), epsilon);
 }
 
 }  // namespace longhaul::worker

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "run/model/family.h"
 #include "run/model/share.h"
 #include "worker/stage/group/rank_group.h"
+#include "worker/stage/model/dropout.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
@@ -40,11 +42,18 @@ struct Parameter {
   bool balances = false;  // a bias that balances experts; it has no gradient (moe.h)
 };
 
-// LoRA's addition to a Linear: scale * b (a x). Without LoRA, `a` and `b` are undefined.
+// LoRA's addition to a Linear: scale * b (a dropout(x)). Without LoRA, `a` and `b` are undefined.
+//
+// In a group `a` or `b` is split as the matrix is, and the other one is whole on each rank. Where
+// outputs are divided, each rank computes a x of the whole x. Where inputs are divided, a x of a
+// rank is a part of a sum; so is b (a x), and it is summed together with the product itself. In
+// both cases each rank has a part of the gradient of the whole one (Parameter::summed).
 struct Adapter {
   at::Tensor a, b;            // (rank, inputs), (outputs, rank)
   at::Tensor cast_a, cast_b;  // as Linear::cast_weight
   double scale = 0;
+  const Dropout* dropout = nullptr;  // null: none
+  at::Tensor channels;               // Dropout::ChannelsOf the inputs
 };
 
 // A matrix product: (..., inputs) to (..., outputs), computed in the stage's compute type whatever
@@ -103,12 +112,15 @@ struct LayerNorm {
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// Divides by the root mean square of the channels, and multiplies by the weight. Computed in the
-// type of `x`, which is fp32 in the residual stream. If `weight` is undefined, the model has no
-// such norm.
+// Divides by the root mean square of the channels, and multiplies by Factor(). Computed in the type
+// of `x`, which is fp32 in the residual stream. If `weight` is undefined, the model has no such
+// norm, and `x` is returned.
 struct RmsNorm {
   at::Tensor weight;
   double epsilon = 0;
+  bool from_one = false;
+  // The weight; `from_one`: 1 + weight.
+  at::Tensor Factor() const;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
@@ -117,9 +129,10 @@ struct FirstValues {
   enum class Kind : uint8_t {
     kSeeded,  // by init.h: they depend only on the seed and the parameter's name
     kAny,     // LibTorch's normal numbers, different each time
-    kZeros,   // zeros, until Load sets others
+    kZeros,   // zeros, until Load sets others; adapters by init.h
   } kind = Kind::kSeeded;
   uint64_t seed = 0;
+  bool loads_adapters = false;  // kZeros: adapters are zeros, too, until Load sets them
 };
 
 // Makes layers and their parameters. A model family has a descriptor (run/model/family.h), which
@@ -154,7 +167,7 @@ class LayerMaker {
   at::Tensor MakeBalance(const std::string& name) { return Make(name, Use::kInFp32); }
   Scorer MakeScorer(const std::string& name) { return {Make(name + ".weight", Use::kInFp32)}; }
   LayerNorm MakeLayerNorm(const std::string& name, double epsilon);
-  RmsNorm MakeRmsNorm(const std::string& name, double epsilon);
+  RmsNorm MakeRmsNorm(const std::string& name, double epsilon, bool from_one);
   // Returns true if all parameters of the descriptor have been made.
   bool done() const { return made_.size() == wanted_.size(); }
   size_t made() const { return made_.size(); }
@@ -164,7 +177,10 @@ class LayerMaker {
   // Bytes of the frozen parameters.
   uint64_t frozen_bytes() const;
   at::ScalarType compute_type() const { return compute_type_; }
-  // Sets all parameters that published models have to values from `read`, one parameter at a time.
+  // The dropout of all adapters; null: they have none.
+  Dropout* dropout() const { return dropout_.get(); }
+  // Sets all parameters that published models have, and with FirstValues::loads_adapters the
+  // adapters, to values from `read`, one parameter at a time.
   // In a group `read` must give this rank's shares; for a parameter that this rank does not hold,
   // `read` is called with no values. Returns the first error of `read`.
   Status Load(const ReadParameter& read) const;
@@ -188,6 +204,8 @@ class LayerMaker {
   // Makes the descriptor's next parameter, which must have this name and use.
   at::Tensor Make(const std::string& name, Use use);
   bool NextIs(const std::string& name) const;
+  // Makes what the adapters of a product draw for dropout. `matrix`, `a`: indices of parameters.
+  at::Tensor DropoutChannels(size_t matrix, size_t a) const;
   // Returns the first values of this rank's part of parameter `index`.
   at::Tensor FirstValue(size_t index) const;
   // Returns the first values of a frozen parameter, in the type in which it is stored.
@@ -203,6 +221,7 @@ class LayerMaker {
   const at::Device device_;
   const at::ScalarType compute_type_;
   const double adapter_scale_;
+  const std::unique_ptr<Dropout> dropout_;
   const RankGroup* const group_;
   std::vector<model::Share> shares_;  // in a group; same order as `wanted_`
   std::vector<at::Tensor> made_;      // same order as `wanted_`

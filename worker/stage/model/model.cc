@@ -5,7 +5,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/ones.h>
 
 #include "base/check.h"
 #include "run/model/family.h"
@@ -32,7 +31,9 @@ std::unique_ptr<Model> Make(const StageOptions& options, const RankGroup* group)
 
 FirstValues FirstValuesOf(const StageOptions& options) {
   if (options.timing_only) return {FirstValues::Kind::kAny};
-  if (options.loads) return {FirstValues::Kind::kZeros, options.train.seed};
+  if (options.loads) {
+    return {FirstValues::Kind::kZeros, options.train.seed, options.loads_adapters};
+  }
   return {FirstValues::Kind::kSeeded, options.train.seed};
 }
 
@@ -69,24 +70,11 @@ at::Tensor Model::OfExperts(const at::Tensor& given) const {
 }
 
 Model::Layout Model::LayoutOf(const at::Tensor& documents, int64_t first, int64_t tokens,
-                              const at::Device& device) {
-  const at::NoGradGuard no_grad;
-  Layout layout;
-  layout.first = first;
-  if (!documents.defined()) {
-    // Without a mask attention uses the fast causal kernel, which does only for whole sequences.
-    if (first == 0) return layout;  // causal()
-    layout.mask =
-        at::ones({1, 1, tokens, first + tokens}, at::TensorOptions(at::kBool).device(device))
-            .tril(first);
-    return layout;
-  }
-  const at::Tensor seen = documents.narrow(1, 0, first + tokens);
-  const at::Tensor same =
-      seen.narrow(1, first, tokens).unsqueeze(2).eq(seen.unsqueeze(1)).tril(first);
-  layout.mask = same.unsqueeze(1);
-  // A token's position is the count of tokens before it in its own document.
-  layout.positions = same.sum(2) - 1;
+                              int64_t most_documents) {
+  const int64_t most =
+      documents.defined() && most_documents == 0 ? documents.numel() : most_documents;
+  Layout layout{.sight = Sight(first, tokens, documents, most), .positions = {}, .first = first};
+  layout.positions = layout.sight.Positions();
   return layout;
 }
 
@@ -103,8 +91,7 @@ at::Tensor Model::RunBlocks(const at::Tensor& input, const Layout& layout, size_
 }
 
 at::Tensor Model::Forward(const at::Tensor& input, const at::Tensor& documents) const {
-  const at::Tensor x =
-      RunBlocks(input, LayoutOf(documents, 0, input.size(1), input.device()), 0, block_count_);
+  const at::Tensor x = RunBlocks(input, LayoutOf(documents, 0, input.size(1)), 0, block_count_);
   return last_ ? Logits(x) : x;
 }
 
@@ -119,11 +106,7 @@ KeysAndValues Seen::Extend(size_t block, const KeysAndValues& new_ones) {
 
 at::Tensor Model::Extend(const at::Tensor& input, Seen* seen) const {
   const at::NoGradGuard no_grad;
-  // Without a mask several new tokens attend rightly only where none came before.
-  LH_CHECK(seen->tokens == 0 || input.size(1) == 1, "{} tokens follow {}", input.size(1),
-           seen->tokens);
-  Layout layout;
-  layout.first = seen->tokens;
+  Layout layout = LayoutOf({}, seen->tokens, input.size(1));
   layout.past = seen;
   at::Tensor x = first_ ? Embed(input, layout) : input;
   for (size_t block = 0; block < block_count_; ++block) x = RunBlock(block, x, layout);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "worker/stage/model/attention.h"
 #include "worker/stage/model/layers.h"
 #include "worker/stage/stage.h"
 
@@ -55,12 +56,10 @@ class Model {
 
   // Positions of tokens, and which tokens attend to which. The same for all blocks of a pass.
   struct Layout {
+    Sight sight;
     // The position of each token in its document, (rows, tokens) int64. Undefined if each row is
     // one document.
     at::Tensor positions;
-    // The attention mask: (rows or 1, 1, tokens, first + tokens) bool. True: the token attends to
-    // that token. Unset: each token attends to itself and all earlier tokens.
-    std::optional<at::Tensor> mask;
     int64_t first = 0;     // position of the first token in its row
     Past* past = nullptr;  // null: there are no earlier tokens, and keys and values are not kept
 
@@ -68,14 +67,12 @@ class Model {
     KeysAndValues WithPast(size_t block, const KeysAndValues& new_ones) const {
       return past == nullptr ? new_ones : past->Extend(block, new_ones);
     }
-    // True: no mask, and no earlier tokens.
-    bool causal() const { return !mask && first == 0; }
   };
   // Returns the layout of tokens [first, first + tokens) of each row. `documents`: the document
   // number of each token (Stage::Input), (rows, context) int64; undefined: each row is one
-  // document.
+  // document. `most_documents`: no fewer than all rows have together; 0: as many as tokens.
   static Layout LayoutOf(const at::Tensor& documents, int64_t first, int64_t tokens,
-                         const at::Device& device);
+                         int64_t most_documents = 0);
 
   // Runs the blocks [begin, end) of this stage, counted from 0. On the first stage the embedding
   // comes before block 0. `input`: ids (rows, tokens) int64 for the embedding, else the hidden
@@ -123,6 +120,8 @@ class Model {
   const std::vector<Parameter>& parameters() const { return maker_.parameters(); }
   const RankGroup* group() const { return group_; }
   uint64_t frozen_bytes() const { return maker_.frozen_bytes(); }
+  // The dropout of LoRA's adapters; null: there is none.
+  Dropout* dropout() const { return maker_.dropout(); }
 
  protected:
   Model(const StageOptions& options, const RankGroup* group);

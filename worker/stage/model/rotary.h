@@ -16,17 +16,18 @@ namespace longhaul::worker {
 class Rotary {
  public:
   // Makes tables for positions 0 to model.context - 1. The angle of pair i is position / theta^(2i
-  // / channels of a head), or less with ModelSpec::rope_scaling. Angles are computed in double;
-  // tables are fp32.
-  Rotary(const ModelSpec& model, at::Device device);
+  // / channels that are turned), or less with ModelSpec::rope_scaling. Angles are computed in
+  // double; tables are fp32. `windowed`: for layers with a window, where these differ.
+  Rotary(const ModelSpec& model, at::Device device, bool windowed = false);
 
-  // Rotates `x`, (rows, tokens, heads, channels of a head). `first`: the position of each row's
-  // first token; first + tokens must not exceed the context. Computes in fp32, and returns a tensor
-  // of the shape and type of `x`.
+  // Rotates the first channels of `x`, (rows, tokens, heads, channels of a head). `first`: the
+  // position of each row's first token; first + tokens must not exceed the context. Computes in
+  // fp32, and returns a tensor of the shape and type of `x`.
   at::Tensor Turn(const at::Tensor& x, int64_t first = 0) const;
 
  private:
-  at::Tensor cosines_, sines_;  // (context, 1, channels / 2)
+  // (context, 1, channels that are turned / 2), times ModelSpec::rope_attention_factor
+  at::Tensor cosines_, sines_;
 };
 
 }  // namespace longhaul::worker

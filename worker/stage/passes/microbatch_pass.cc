@@ -44,6 +44,8 @@ class EagerPass final : public MicrobatchPass {
     if (options_.last) there.targets = copy(input.targets, at::kLong);
     if (input.counted.defined()) there.counted = copy(input.counted, at::kFloat);
     if (input.documents.defined()) there.documents = copy(input.documents, at::kLong);
+    if (input.random.defined()) there.random = copy(input.random, at::kLong);
+    there.most_documents = input.most_documents;
     const at::Tensor hidden = HiddenOf(std::move(there));
     return options_.last ? loss_.Forward(hidden) : hidden;
   }
@@ -83,6 +85,7 @@ class EagerPass final : public MicrobatchPass {
     loss_.SetTargets(input_.targets, input_.counted);
     inputs_[0] = input_.source;
     past_.Begin();
+    const Dropout::Pass dropout(network_.dropout(), input_.random, RowsOfSlice());
     const bool trains = at::GradMode::is_enabled();
     const at::AutoGradMode with_graph(trains && !recomputes());
     const Model::Layout layout = LayoutOfSlice();
@@ -100,6 +103,8 @@ class EagerPass final : public MicrobatchPass {
   // `keep`: what forward saved stays for another backward.
   at::Tensor BackwardOf(const at::Tensor& start, bool keep) {
     const Model::Layout layout = recomputes() ? LayoutOfSlice() : Model::Layout();
+    const Dropout::Pass dropout(network_.dropout(), recomputes() ? input_.random : at::Tensor(),
+                                RowsOfSlice());
     past_.BeginAgain();
     at::Tensor gradient = start;
     for (size_t piece = inputs_.size(); piece-- > 0;) {
@@ -133,9 +138,12 @@ class EagerPass final : public MicrobatchPass {
 
  private:
   bool recomputes() const { return options_.recompute != Recompute::kNone; }
+  int64_t RowsOfSlice() const {
+    return int64_t{options_.train.microbatch_size} * options_.slice_tokens();
+  }
   Model::Layout LayoutOfSlice() {
-    Model::Layout layout =
-        Model::LayoutOf(input_.documents, first_token_, options_.slice_tokens(), device_);
+    Model::Layout layout = Model::LayoutOf(input_.documents, first_token_, options_.slice_tokens(),
+                                           input_.most_documents);
     layout.past = &past_;
     return layout;
   }
@@ -188,6 +196,14 @@ class EagerPass final : public MicrobatchPass {
   at::Tensor leaf_, root_;  // of the piece that has its graph: its input and its output
 };
 
+// A recorded pass computes attention over this many documents, although most microbatches have
+// fewer. What is empty costs little, but something: far fewer documents than tokens.
+int64_t MostDocumentsRecorded(const StageOptions& options) {
+  constexpr int64_t kTokensOfDocument = 32;
+  const int64_t rows = options.train.microbatch_size;
+  return rows * std::max<int64_t>(options.model.context / kTokensOfDocument, 1);
+}
+
 // Zeros with the shape, type and device that the model needs.
 at::Tensor BlankIds(const StageOptions& options, uint32_t tokens) {
   return at::zeros({options.train.microbatch_size, tokens},
@@ -212,7 +228,10 @@ PassInput BlankInput(const StageOptions& options) {
     blank.counted =
         at::scalar_tensor(1, at::TensorOptions(at::kFloat).device(TorchDevice(options.device)));
   }
-  if (options.masked_attention) blank.documents = BlankIds(options, options.model.context);
+  if (options.masked_attention) {
+    blank.documents = BlankIds(options, options.model.context);
+    blank.most_documents = MostDocumentsRecorded(options);
+  }
   return blank;
 }
 
@@ -283,6 +302,14 @@ class GraphPass final : public MicrobatchPass {
     if (options_.last) input_.targets.copy_(input.targets);
     if (input_.counted.defined()) input_.counted.copy_(input.counted);
     if (input_.documents.defined()) input_.documents.copy_(input.documents);
+    // A validation replays the same graph.
+    if (input_.random.defined()) {
+      if (input.random.defined()) {
+        input_.random.copy_(input.random);
+      } else {
+        input_.random.fill_(Dropout::kNothing);
+      }
+    }
     forward_.Replay();
     if (loss_) loss_.Replay();
     return output_.clone();
@@ -392,10 +419,14 @@ std::shared_ptr<RecordedMicrobatch> MicrobatchPasses::FindIdle() const {
   return idle == recorded_.end() ? nullptr : *idle;
 }
 
-std::shared_ptr<MicrobatchPass> MicrobatchPasses::Take(uint32_t index) {
+bool MicrobatchPasses::CanReplay(const PassInput& input) const {
+  return recorder_ && input.most_documents <= MostDocumentsRecorded(options_);
+}
+
+std::shared_ptr<MicrobatchPass> MicrobatchPasses::Take(const PassInput& input, uint32_t index) {
   if (index == 0) {
     taken_ = {};
-    if (recorder_) {
+    if (CanReplay(input)) {
       taken_.recorded = FindIdle();
       if (!taken_.recorded) taken_.recorded = Record();
     } else {
@@ -403,7 +434,7 @@ std::shared_ptr<MicrobatchPass> MicrobatchPasses::Take(uint32_t index) {
     }
   }
   std::shared_ptr<MicrobatchPass> pass;
-  if (recorder_) {
+  if (taken_.recorded) {
     pass = {taken_.recorded, taken_.recorded->slice(index)};
   } else {
     pass = std::make_shared<EagerPass>(options_, network_, taken_.past, index);
@@ -418,7 +449,9 @@ void MicrobatchPasses::Prepare(size_t microbatches) {
 
 at::Tensor MicrobatchPasses::Evaluate(const PassInput& input, uint32_t index) {
   // Reuses the memory of an idle microbatch, if there is one.
-  if (index == 0) evaluated_ = {.past = nullptr, .recorded = FindIdle()};
+  if (index == 0) {
+    evaluated_ = {.past = nullptr, .recorded = CanReplay(input) ? FindIdle() : nullptr};
+  }
   at::Tensor output;
   if (evaluated_.recorded) {
     output = evaluated_.recorded->slice(index)->Forward(input);

@@ -29,6 +29,9 @@ struct PassInput {
   // (Stage::Input::counted). `documents`: integers for all tokens of the microbatch, (rows,
   // context).
   at::Tensor counted, documents;
+  int64_t most_documents = 0;  // with `documents`: no fewer than all rows have together
+  // With dropout in training: an int64 scalar (Dropout::RandomOf). Undefined: nothing is dropped.
+  at::Tensor random;
 };
 
 class MicrobatchPass {
@@ -61,8 +64,9 @@ class MicrobatchPasses {
 
   // Returns the pass for slice `index`. Index 0 begins a microbatch; take its slices in order. Hold
   // the pass until its Backward, or until you know that none follows. The memory of a recorded pass
-  // lives as long as this object.
-  std::shared_ptr<MicrobatchPass> Take(uint32_t index = 0);
+  // lives as long as this object. `input`: what the pass's Forward will get; a microbatch of more
+  // documents than recorded passes compute for gets a pass that launches kernels one by one.
+  std::shared_ptr<MicrobatchPass> Take(const PassInput& input, uint32_t index = 0);
   // Records the graphs for `microbatches` microbatches now, so that none is recorded during a step.
   // Call it while no microbatch is in flight.
   void Prepare(size_t microbatches);
@@ -82,6 +86,7 @@ class MicrobatchPasses {
   // Runs all kernels once on zeros. Libraries allocate memory at their first call, and a recording
   // would not allow that.
   void WarmUp();
+  bool CanReplay(const PassInput& input) const;
   std::shared_ptr<RecordedMicrobatch> Record();
   // Returns a recorded microbatch that is not in use; null if all are in use.
   std::shared_ptr<RecordedMicrobatch> FindIdle() const;

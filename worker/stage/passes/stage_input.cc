@@ -5,9 +5,22 @@
 
 #include "run/boundary/boundary_shape.h"
 #include "worker/stage/device/torch_device.h"
+#include "worker/stage/model/dropout.h"
 #include "worker/stage/passes/boundary_tensors.h"
 
 namespace longhaul::worker {
+namespace {
+
+// Documents of all rows of `context` tokens together.
+int64_t CountDocuments(std::span<const int32_t> documents, size_t context) {
+  int64_t count = 0;
+  for (size_t i = 0; i < documents.size(); ++i) {
+    if (i % context == 0 || documents[i] != documents[i - 1]) ++count;
+  }
+  return count;
+}
+
+}  // namespace
 
 StatusOr<at::Tensor> StageInputReader::ReadIds(std::string_view what, std::span<const int32_t> ids,
                                                int32_t least, uint32_t end) const {
@@ -42,7 +55,8 @@ StatusOr<at::Tensor> StageInputReader::ReadBoundary(std::string_view what,
       .make_tensor();
 }
 
-StatusOr<PassInput> StageInputReader::Read(Slice slice, const Stage::Input& input) const {
+StatusOr<PassInput> StageInputReader::Read(Slice slice, const Stage::Input& input,
+                                           bool training) const {
   const int64_t tokens = options_->slice_tokens(), first = slice.index * tokens;
   PassInput read;
   if (options_->first) {
@@ -67,6 +81,10 @@ StatusOr<PassInput> StageInputReader::Read(Slice slice, const Stage::Input& inpu
   if (options_->masked_attention) {
     LH_ASSIGN_OR_RETURN(read.documents, ReadIds("numbers of documents", input.documents, 0,
                                                 options_->model.context));
+    read.most_documents = CountDocuments(input.documents, options_->model.context);
+  }
+  if (training && options_->model.lora && options_->model.lora->dropout > 0) {
+    read.random = at::scalar_tensor(Dropout::RandomOf(input.random, slice.index), at::kLong);
   }
   return read;
 }

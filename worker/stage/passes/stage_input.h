@@ -24,8 +24,8 @@ class StageInputReader {
       : options_(options), device_(device) {}
 
   // Returns the inputs of a slice's forward, as far as this stage needs them. The memory of `input`
-  // must outlive the result.
-  StatusOr<PassInput> Read(Slice slice, const Stage::Input& input) const;
+  // must outlive the result. `training`: a Backward follows.
+  StatusOr<PassInput> Read(Slice slice, const Stage::Input& input, bool training) const;
   // Wraps an activation or a gradient of a slice, (samples, tokens, channels). The memory of `view`
   // must outlive the result. Error messages call the tensor `what`.
   StatusOr<at::Tensor> ReadBoundary(std::string_view what, const codec::TensorView& view) const;

@@ -51,6 +51,14 @@ class GenerateTest(DataTest):
         said = self.generate("--prompt", "Hello there, " * 4, code=1)
         self.assertIn("expected a text of at most 32 tokens, the model's context, got ", said.stderr)
 
+    def test_embeddings_that_depend_on_the_length_are_those_of_each_text(self):
+        # What transformers takes: short factors up to 16 tokens, long ones beyond.
+        short, long = "9 15 24 4 48 80 56 67", "9 15 24 4 48 80 56 67 60 2 31 81 42 72 78 95 44 61 93 9"
+        said = run(IDS, ROOT / "tests/fixtures/models/phi3_long", "--tokens", 8, "--temperature", 0,
+                   text=f"{short}\n{long}\n{short}\n").stdout
+        texts = [list(map(int, text.split())) for text in said.strip().split("\n\n")]
+        self.assertEqual(texts, [[66, 28, 88, 36, 28, 82, 82, 32], [35] * 8, [66, 28, 88, 36, 28, 82, 82, 32]])
+
     def test_a_chat_begins_as_the_template_says(self):
         said = self.generate("--prompt", "Hi", "--chat", code=1).stderr
         self.assertIn("--chat: the model's tokenizer has no chat template", said)

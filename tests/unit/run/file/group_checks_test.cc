@@ -15,6 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 
 struct GroupFieldsParts {
@@ -251,8 +252,7 @@ TEST_F(GroupFields, WhatNeedsWholeMatricesIsRefusedAtOnce) {
   EXPECT_THAT(error, HasSubstr("run.yaml:4:29: train.optimizer.kind: muon needs whole matrices, "
                                "and each of the 2 ranks of a stage (group.tensor) holds a part; "
                                "choose adamw, or group.tensor 1"));
-  EXPECT_THAT(error, HasSubstr("run.yaml:4:43: train.lora: this version does not share adapters "
-                               "among the 2 ranks of a stage"));
+  EXPECT_THAT(error, Not(HasSubstr("train.lora")));
 }
 
 TEST_F(GroupFields, AReplayHasNoRanks) {

@@ -94,7 +94,12 @@ TEST(Keys, TextsAreThoseOfTheFile) {
   EXPECT_EQ(TextOf(Find("train.lora"), spec), "left out");
   RunSpec adapted = spec;
   adapted.model.lora = LoraSpec{.rank = 8, .alpha = 16, .targets = {"q_proj"}};
-  EXPECT_EQ(TextOf(Find("train.lora"), adapted), "{ rank: 8, alpha: 16, targets: [\"q_proj\"] }");
+  const std::string text =
+      "{ rank: 8, alpha: 16, targets: [\"q_proj\"], rslora: false, dropout: 0 }";
+  EXPECT_EQ(TextOf(Find("train.lora"), adapted), text);
+  // Where adapters come from makes no other run.
+  adapted.weights.adapters = "folder";
+  EXPECT_EQ(TextOf(Find("train.lora"), adapted), text);
 }
 
 TEST(Keys, ThePageIsGenerated) {

@@ -17,10 +17,11 @@ using ::testing::HasSubstr;
 class LoraFields : public ::testing::Test {
  protected:
   static StatusOr<RunSpec> Parsed(const std::string& lora, const std::string& model = kModel,
-                                  const std::vector<std::string>& overrides = {}) {
+                                  const std::vector<std::string>& overrides = {},
+                                  const FindAdapters& find_adapters = {}) {
     return ParseRunSpec("name: a\nmodel: " + model + "\ndata: { text: x.txt }\ntrain: { lora: " +
                             lora + ", steps: 1, microbatches: 1 }\n",
-                        "run.yaml", overrides);
+                        "run.yaml", overrides, {}, {}, find_adapters);
   }
   static RunSpec Good(const std::string& lora, const std::string& model = kModel,
                       const std::vector<std::string>& overrides = {}) {
@@ -107,8 +108,84 @@ TEST_F(LoraFields, WhatCannotBe) {
   EXPECT_THAT(Error("{ rank: 4, targets: [] }"), HasSubstr("got an empty list"));
   EXPECT_THAT(Error("{ rank: 4, alpha: 0 }"),
               HasSubstr("train.lora.alpha: expected a number above 0"));
-  EXPECT_THAT(Error("{ rank: 4, dropout: 0.1 }"), HasSubstr("dropout"));
-  EXPECT_THAT(Error("8"), HasSubstr("train.lora: expected a mapping with rank, alpha, targets"));
+  EXPECT_THAT(Error("{ rank: 4, dropout: 1 }"),
+              HasSubstr("train.lora.dropout: expected a number from 0 and below 1, got '1'"));
+  EXPECT_THAT(Error("{ rank: 4, rslora: 2 }"), HasSubstr("train.lora.rslora: expected true"));
+  EXPECT_THAT(Error("8"), HasSubstr("train.lora: expected a mapping with from, rank, alpha, "
+                                    "targets, rslora, dropout"));
+  EXPECT_THAT(Error("{ use_rslora: true, rank: 1 }"), HasSubstr("train.lora.rslora"));
+}
+
+TEST_F(LoraFields, TheScaleMayBeByTheRoot) {
+  EXPECT_EQ(Good("{ rank: 16, alpha: 8 }").model.lora->scale(), 0.5);
+  const LoraSpec lora = *Good("{ rank: 16, alpha: 8, rslora: true, dropout: 0.05 }").model.lora;
+  EXPECT_TRUE(lora.rslora);
+  EXPECT_EQ(lora.scale(), 2);
+  EXPECT_EQ(lora.dropout, 0.05);
+}
+
+// A folder whose adapters have rank 8.
+class LoraFrom : public LoraFields {
+ protected:
+  static StatusOr<LoraSpec> Find(const std::string& folder, const ModelSpec& model) {
+    EXPECT_EQ(folder, "adapters");
+    EXPECT_EQ(model.layers, 2u);
+    return LoraSpec{
+        .rank = 8, .alpha = 4, .rslora = true, .dropout = 0.1, .targets = {"v_proj", "q_proj"}};
+  }
+  static std::string ErrorOf(const std::string& lora, const FindAdapters& find = Find) {
+    const auto spec = Parsed(lora, kModel, {}, find);
+    return spec.ok() ? "no error" : std::string(Message(spec.status()));
+  }
+};
+
+TEST_F(LoraFrom, FillsInWhatTheFileLeavesOut) {
+  const auto spec = Parsed("{ from: adapters }", kModel, {}, Find);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->weights.adapters, "adapters");
+  EXPECT_EQ(*spec->model.lora, *Find("adapters", spec->model));
+  // The dropout is of the training that begins.
+  const auto more = Parsed("{ from: adapters, rank: 8, targets: [q_proj, v_proj], dropout: 0 }",
+                           kModel, {}, Find);
+  ASSERT_TRUE(more.ok()) << more.status();
+  EXPECT_EQ(more->model.lora->dropout, 0);
+  EXPECT_EQ(more->model.lora->alpha, 4);
+  EXPECT_EQ(ErrorOf("{ from: adapters, targets: [q_proj, v_proj] }"), "no error");
+}
+
+TEST_F(LoraFrom, WhatTheFileSaysMustAgree) {
+  const std::string error =
+      ErrorOf("{ from: adapters, rank: 4, alpha: 5, rslora: false, targets: all-linear }");
+  EXPECT_THAT(error, HasSubstr("run.yaml:4:40: train.lora.rank: expected 8, as the adapters in "
+                               "adapters have it, got 4; leave rank out, or leave "
+                               "train.lora.from out to begin with new adapters"));
+  EXPECT_THAT(error, HasSubstr("train.lora.alpha: expected 4"));
+  EXPECT_THAT(error, HasSubstr("train.lora.rslora: expected true"));
+  EXPECT_THAT(error, HasSubstr("train.lora.targets: expected [v_proj, q_proj], as the adapters"));
+}
+
+TEST_F(LoraFrom, ProblemsOfTheFolderAreThoseOfTheKey) {
+  EXPECT_EQ(ErrorOf("{ from: adapters }",
+                    [](const std::string&, const ModelSpec&) -> StatusOr<LoraSpec> {
+                      return InvalidArgument("bias: no\nuse_dora: no");
+                    }),
+            "run.yaml:4:24: train.lora.from: bias: no\n"
+            "run.yaml:4:24: train.lora.from: use_dora: no");
+}
+
+// The coordinator and workers have no folder: the CLI sends them all values.
+TEST_F(LoraFrom, TravelsAsAnOverride) {
+  const RunSpec spec = *Parsed("{ from: adapters }", kModel, {}, Find);
+  const std::string section = SectionOverride("train.lora", spec);
+  EXPECT_EQ(section,
+            "train.lora={ from: \"adapters\", rank: 8, alpha: 4, targets: [\"v_proj\", "
+            "\"q_proj\"], rslora: true, dropout: 0.1 }");
+  const auto there = Parsed("{ from: adapters }", kModel, {section});
+  ASSERT_TRUE(there.ok()) << there.status();
+  EXPECT_EQ(*there, spec);
+  const auto again = ParseRunSpec(ToYaml(spec), "again.yaml", {});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, spec);
 }
 
 }  // namespace

@@ -188,8 +188,27 @@ TEST(ModelFields, KeysOfPublishedModels) {
   EXPECT_EQ(
       Parse("{ layers: 2, hidden: 8, heads: 2, context: 8, norm_epsilon: 1e-6 }").norm_epsilon,
       1e-6);
-  EXPECT_EQ(ErrorOf(llama + "rope_scaling: yarn }"),
-            "run.yaml:2:103: model.rope_scaling: expected one of none, linear, llama3, got 'yarn'");
+  const ModelSpec gemma =
+      Parse(llama +
+            "norms: both, norms_from_one: true, activation: gelu, attention_cap: 50, logit_cap: 0, "
+            "window: 4, full_every: 2, scale_embedding: true, rope_scaling: longrope, "
+            "rope_short_factors: [1, 1.5], rope_long_factors: [2, 4], rotary_channels: 4 }");
+  EXPECT_EQ(gemma.norms, Norms::kBoth);
+  EXPECT_EQ(gemma.activation, Activation::kGelu);
+  EXPECT_TRUE(gemma.HasWindow(0) && !gemma.HasWindow(1));
+  EXPECT_EQ(gemma.rope_long_factors, (std::vector<double>{2, 4}));
+  EXPECT_EQ(ErrorOf(llama + "rope_short_factors: [1, -1] }"),
+            "run.yaml:2:113: model.rope_short_factors: expected a number above 0 to 1000000, got "
+            "'-1'");
+  EXPECT_EQ(ErrorOf(llama + "rope_long_factors: 2 }"),
+            "run.yaml:2:108: model.rope_long_factors: expected a list of at most 4096 numbers, "
+            "each a number above 0 to 1000000, got '2'");
+  EXPECT_EQ(ErrorOf(llama + "full_every: 2 }"),
+            "run.yaml:2:1: model.window: expected the length of the window that model.window_from "
+            "and model.full_every are about, got 0, no window");
+  EXPECT_EQ(ErrorOf(llama + "rope_scaling: ntk }"),
+            "run.yaml:2:103: model.rope_scaling: expected one of none, linear, llama3, yarn, "
+            "dynamic, longrope, got 'ntk'");
 }
 
 TEST(ModelFields, TheTextOfAGptSaysNoOtherFamilysKeys) {
@@ -209,7 +228,7 @@ StatusOr<RunSpec> ParseFrom(const StatusOr<FoundModel>& found, const std::string
 }
 
 FoundModel Qwen(bool tied) {
-  FoundModel found{.model = Preset("qwen2.5-0.5b"), .longest_context = std::nullopt};
+  FoundModel found{.model = Preset("qwen2.5-0.5b")};
   found.model.tied = tied;
   return found;
 }
@@ -255,10 +274,11 @@ TEST(ModelFields, FoldersThatDoNotFit) {
   EXPECT_EQ(error(Qwen(false), "{ from: qwen, preset: gpt2 }"),
             "run.yaml:2:30: model.preset: model.from says what the model is; leave preset out");
   FoundModel window = Qwen(false);
-  window.longest_context = 4096;
-  EXPECT_EQ(error(window, "{ from: qwen, context: 8192 }"),
-            "run.yaml:2:31: model.context: the model in qwen attends to a window of 4096 tokens, "
-            "which longhaul does not compute; lower context from 8192 to that");
+  window.model.window = 4096;
+  window.model.window_from = 12;
+  const auto spec = ParseFrom(window, "{ from: qwen, context: 8192 }");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->model.HasWindow(12) && !spec->model.HasWindow(11));
   EXPECT_EQ(ErrorOf("{ layers: 1, hidden: 8, heads: 2, context: 8, tied: split }"),
             "run.yaml:2:60: model.tied: split copies the matrix of a published model, and there "
             "is no model.from; say false");

@@ -1,4 +1,5 @@
 // What is said of run files that cannot be.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +16,10 @@
 
 namespace longhaul {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::StartsWith;
 
 TEST(RunSpec, AllErrorsAtOnceInTheOrderOfTheFile) {
   EXPECT_EQ(
@@ -154,17 +159,13 @@ run.yaml:5:78: train.schedule.warmup: 11 steps are more than train.steps 10
 run.yaml:6:21: pipeline.stages: 3 stages are more than the model's 2 layers; every stage needs one
 run.yaml:6:31: pipeline.depth: 3 microbatches in flight are more than the 2 of a step (train.microbatches)
 run.yaml:6:45: pipeline.recompute: expected one of none, blocks, stage, got 'perhaps')");
-  EXPECT_EQ(ErrorOf("name: a\nmodel: 5\ndata: { text: x }\ntrain: { steps: 1 }\n"
-                    "pipeline: { stages: 9, depth: 9 }\n"),
-            "run.yaml:2:8: model: expected a mapping with preset, from, upload, weights, family, "
-            "layers, hidden, heads, "
-            "context, tied, vocabulary, norm_epsilon, kv_heads, intermediate, rope_theta, "
-            "qkv_bias, head_channels, qk_norm, rope_scaling, rope_factor, rope_low_frequency, "
-            "rope_high_frequency, rope_original_context, nope_every, experts, experts_per_token, "
-            "expert_intermediate, shared_intermediate, normalize_router, balance, balance_loss, "
-            "balance_rate, got '5'\n"
-            "run.yaml:4:8: the key 'train.microbatches' is missing; expected a whole number from 1 "
-            "to 65536");
+  EXPECT_THAT(
+      ErrorOf("name: a\nmodel: 5\ndata: { text: x }\ntrain: { steps: 1 }\n"
+              "pipeline: { stages: 9, depth: 9 }\n"),
+      AllOf(StartsWith("run.yaml:2:8: model: expected a mapping with preset, from, upload, "),
+            EndsWith(", got '5'\n"
+                     "run.yaml:4:8: the key 'train.microbatches' is missing; expected a "
+                     "whole number from 1 to 65536")));
   EXPECT_EQ(ErrorOf(kMinimal, {"model.heads=7", "model.preset=gpt5"}).find("family llama"),
             std::string::npos);
 }

@@ -144,8 +144,8 @@ TEST(Lora, TargetsAreEndsOfModulesNames) {
   EXPECT_TRUE(IsModule(spec, "experts.1.up_proj"));
   for (const Family* family : Families()) {
     spec.family = family->id;
-    EXPECT_THAT(family->usual_targets, ::testing::Not(IsEmpty()));
-    for (const std::string& target : family->usual_targets) {
+    EXPECT_THAT(family->usual_targets(spec), ::testing::Not(IsEmpty()));
+    for (const std::string& target : family->usual_targets(spec)) {
       EXPECT_TRUE(IsModule(spec, target)) << target;
     }
   }

@@ -61,7 +61,7 @@ TEST(ParseConfig, OfExpertsOnTheHub) {
   EXPECT_FALSE(qwen2_moe.model.normalize_router);
   EXPECT_EQ(qwen2_moe.model.experts, 60u);
   EXPECT_EQ(qwen2_moe.model.shared_intermediate, 5632u);
-  EXPECT_EQ(qwen2_moe.window, std::nullopt);
+  EXPECT_EQ(qwen2_moe.model.window, 0u);
 }
 
 TEST(ParseConfig, OfExperts) {
@@ -72,13 +72,6 @@ TEST(ParseConfig, OfExperts) {
   const Config none = MustParse(With("mixtral", {{"router_aux_loss_coef", 0.0}}));
   EXPECT_EQ(none.model.balance, Balance::kNone);
   EXPECT_FALSE(MustParse(Without("qwen3_moe", {"norm_topk_prob"})).model.normalize_router);
-  EXPECT_EQ(MustParse(With("mixtral", {{"sliding_window", 16}})).window, 16u);
-  EXPECT_EQ(MustParse(With("qwen3_moe", {{"sliding_window", 16}})).window, std::nullopt);
-  for (const std::string folder : {"qwen2_moe", "qwen3_moe"}) {
-    EXPECT_EQ(
-        MustParse(With(folder, {{"sliding_window", 16}, {"use_sliding_window", true}})).window,
-        16u);
-  }
 }
 
 TEST(WriteConfig, TheAuxiliaryLossIsTheRunsToSay) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -75,13 +76,64 @@ TEST(ParseConfig, OlderAndNewerNamesOfRopeAreTheSame) {
       7);
 }
 
+TEST(ParseConfig, YarnAsTransformersReadsIt) {
+  const auto with = [](const Json& more) {
+    Json yarn = {{"type", "yarn"}, {"factor", 4.0}};
+    yarn.update(more);
+    return MustParse(With("llama2", {{"rope_scaling", yarn}})).model;
+  };
+  EXPECT_EQ(with(Json::object()).rope_original_context, 32u);  // max_position_embeddings
+  EXPECT_EQ(with({{"original_max_position_embeddings", 8}}).rope_original_context, 8u);
+  EXPECT_EQ(with({{"beta_fast", 0}, {"beta_slow", nullptr}}).rope_beta_fast, 32);
+  EXPECT_FALSE(with({{"truncate", false}}).rope_whole_pairs);
+  EXPECT_EQ(with({{"attention_factor", 1.5}}).rope_attention_factor, 1.5);
+  EXPECT_EQ(with({{"mscale", 1.0}}).rope_attention_factor, 0);  // one alone says nothing
+  EXPECT_NEAR(with({{"mscale", 1.0}, {"mscale_all_dim", 0.5}}).rope_attention_factor,
+              (0.1 * std::log(4.0) + 1) / (0.05 * std::log(4.0) + 1), 1e-12);
+  // The context before the stretching, where the file says it at its top level, wins.
+  Json top = Json::parse(With(
+      "llama2",
+      {{"original_max_position_embeddings", 16},
+       {"rope_scaling",
+        {{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 8}}}}));
+  EXPECT_EQ(MustParse(top.dump()).model.rope_original_context, 16u);
+  EXPECT_EQ(MustParse(top.dump()).model.rope_factor, 2);
+}
+
+TEST(ParseConfig, OlderPhi3HasOtherNamesOfLongrope) {
+  Json older = Json::parse(Without("phi3_long", {"rope_parameters"}));
+  older["rope_theta"] = 1e4;
+  older["partial_rotary_factor"] = 0.5;
+  for (const char* const type : {"su", "yarn", "longrope"}) {
+    older["rope_scaling"] = {
+        {"type", type}, {"short_factor", {1.0, 1.25}}, {"long_factor", {1.5, 4.0}}};
+    EXPECT_EQ(MustParse(older.dump()).model, OfFixture("phi3_long")) << type;
+  }
+}
+
+TEST(ParseConfig, OlderGemma3HasTheBasesSideBySide) {
+  Json older = Json::parse(Without("gemma3", {"rope_parameters"}));
+  older["rope_theta"] = 1e4;
+  older["rope_local_base_freq"] = 100;
+  older["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(MustParse(older.dump()).model, OfFixture("gemma3"));
+  older.erase("rope_local_base_freq");
+  older.erase("rope_theta");
+  EXPECT_EQ(MustParse(older.dump()).model.rope_theta, 1e6);
+  EXPECT_EQ(MustParse(older.dump()).model.rope_theta_windowed, 1e4);
+}
+
 TEST(ParseConfig, RopesThatAreRefused) {
   const auto refusal = [](const Json& parameters) {
     return Refusal(With("llama2", {{"rope_parameters", parameters}}));
   };
-  EXPECT_EQ(refusal({{"rope_type", "yarn"}, {"factor", 2}}),
-            "config.json: rope_parameters: got the type \"yarn\", and longhaul computes only "
-            "default, linear and llama3");
+  EXPECT_EQ(refusal({{"rope_type", "proportional"}, {"factor", 2}}),
+            "config.json: rope_parameters: got the type \"proportional\", and longhaul computes "
+            "only default, linear, llama3, yarn, dynamic and longrope");
+  EXPECT_THAT(refusal({{"rope_type", "longrope"}, {"short_factor", {1, 2}}, {"long_factor", 3}}),
+              HasSubstr("rope_parameters.long_factor: expected a list of numbers, got 3"));
+  EXPECT_THAT(refusal({{"rope_type", "longrope"}, {"short_factor", {1}}, {"long_factor", {1}}}),
+              HasSubstr("model.rope_short_factors: expected 4 numbers, one for each pair"));
   EXPECT_THAT(refusal(3), HasSubstr("rope_parameters: expected an object, got 3"));
   EXPECT_THAT(refusal({{"rope_type", "default"}, {"attention_factor", 2}}),
               HasSubstr("rope_parameters.attention_factor: longhaul does not know this key"));

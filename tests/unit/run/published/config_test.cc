@@ -25,7 +25,6 @@ TEST(ParseConfig, FixturesAreTheModelsThatTheirNamesSay) {
   for (const std::string& folder : kFolders) {
     const Config config = MustParse(ConfigOf(folder));
     EXPECT_EQ(config.model, OfFixture(folder)) << folder;
-    EXPECT_EQ(config.window, std::nullopt) << folder;
   }
 }
 
@@ -61,7 +60,7 @@ TEST(ParseConfig, FilesOfTheHub) {
   }
   expected.tied = true;
   EXPECT_EQ(qwen.model, expected);
-  EXPECT_EQ(qwen.window, std::nullopt);
+  EXPECT_EQ(qwen.model.window, 0u);
 
   const Config smol = MustParse(R"({
     "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
@@ -103,9 +102,9 @@ TEST(ParseConfig, AbsentKeysMeanWhatTheyMeanToTransformers) {
   EXPECT_EQ(of("mistral").model.context, 131072u);
   EXPECT_EQ(of("qwen2").model.context, 32768u);
   EXPECT_EQ(of("qwen3").model.context, 32768u);
-  EXPECT_EQ(of("mistral").window, 4096u);
-  EXPECT_EQ(of("llama").window, std::nullopt);
-  EXPECT_EQ(of("qwen2").window, std::nullopt);
+  EXPECT_EQ(of("mistral").model.window, 4096u);
+  EXPECT_EQ(of("llama").model.window, 0u);
+  EXPECT_EQ(of("qwen2").model.window, 0u);
 
   EXPECT_EQ(MustParse(Without("qwen3", {"head_dim"})).model.head_channels, 128u);
   EXPECT_EQ(MustParse(Without("llama3", {"head_dim"})).model, OfFixture("llama3"));
@@ -132,38 +131,6 @@ TEST(ParseConfig, HeadsMayHaveOtherChannelsThanTheirShareOfHidden) {
   EXPECT_EQ(heads_of("mistral", 8), 0u);  // as many as hidden / heads: nothing of its own
   EXPECT_THAT(Refusal(With("llama3", {{"head_dim", 9}})),
               HasSubstr("config.json: model.head_channels: expected an even number, got 9"));
-}
-
-TEST(ParseConfig, Windows) {
-  const auto window = [](const std::string& folder,
-                         const std::vector<std::pair<std::string, Json>>& keys) {
-    return MustParse(With(folder, keys)).window;
-  };
-  const Json sliding = {"full_attention", "sliding_attention", "full_attention"};
-  const Json full = {"full_attention", "full_attention", "full_attention"};
-  EXPECT_EQ(window("mistral", {{"sliding_window", 4096}}), 4096u);
-  EXPECT_EQ(window("mistral", {{"sliding_window", nullptr}}), std::nullopt);
-  // Mistral's layers do not read it.
-  EXPECT_EQ(window("mistral", {{"sliding_window", 8}, {"layer_types", full}}), 8u);
-
-  for (const std::string folder : {"qwen2_5", "qwen3"}) {
-    EXPECT_EQ(window(folder, {{"sliding_window", 8}, {"layer_types", sliding}}), std::nullopt);
-    const std::pair<std::string, Json> use = {"use_sliding_window", true};
-    EXPECT_EQ(window(folder, {use, {"sliding_window", 8}, {"layer_types", sliding}}), 8u);
-    EXPECT_EQ(window(folder, {use, {"sliding_window", 8}, {"layer_types", full}}), std::nullopt);
-    // Without names: layers from max_window_layers on, of three.
-    const std::pair<std::string, Json> none = {"layer_types", nullptr};
-    EXPECT_EQ(window(folder, {use, none, {"sliding_window", 8}, {"max_window_layers", 2}}), 8u);
-    EXPECT_EQ(window(folder, {use, none, {"sliding_window", 8}, {"max_window_layers", 0}}), 8u);
-    EXPECT_EQ(window(folder, {use, none, {"sliding_window", 8}, {"max_window_layers", 3}}),
-              std::nullopt);
-    EXPECT_EQ(window(folder, {use, none, {"sliding_window", nullptr}, {"max_window_layers", 0}}),
-              std::nullopt);
-  }
-  Json absent = Json::parse(Without("qwen3", {"sliding_window", "layer_types"}));
-  absent["use_sliding_window"] = true;
-  absent["max_window_layers"] = 0;
-  EXPECT_EQ(MustParse(absent.dump()).window, 4096u);
 }
 
 TEST(ParseConfig, EachKeyThatIsComputedOtherwiseIsRefusedByName) {
@@ -198,15 +165,20 @@ TEST(ParseConfig, EachKeyThatIsComputedOtherwiseIsRefusedByName) {
       {"gpt2", "n_head", 5, "model.heads: 5 heads do not divide model.hidden 24"},
       {"llama2", "num_key_value_heads", 3, "model.kv_heads: 3 heads of keys and values do not div"},
       {"mistral", "sliding_window", 0, "got 0"},
-      {"mistral", "model_type", "mamba",
-       "expected gpt2, llama, mistral, qwen2, qwen3, smollm3, mixtral, qwen2_moe or qwen3_moe, got "
-       "\"m"},
+      {"mistral", "model_type", "mystery",
+       "expected gpt2, llama, mistral, qwen2, qwen3, smollm3, olmo2, phi3, gemma2, gemma3_text, "
+       "mixtral, qwen2_moe or qwen3_moe, got \"mystery\""},
+      {"mixtral", "model_type", "gpt_oss", "longhaul does not compute what it has: attention sin"},
+      {"mistral", "model_type", "deepseek_v3", "latent attention"},
+      {"gemma3", "model_type", "gemma3", "images; of this model's text part"},
+      {"gemma2", "hidden_activation", "gelu", "only models with \"gelu_pytorch_tanh\""},
+      {"gemma3", "use_bidirectional_attention", true, "got true"},
+      {"gemma2", "attn_logit_softcapping", -1, "expected a number above 0, got -1"},
+      {"phi3", "partial_rotary_factor", 1.5, "got 1.5"},
+      {"phi3", "partial_rotary_factor", 0.4, "model.rotary_channels: expected an even number"},
       {"mistral", "model_type", 7, "got 7"},
       {"mistral", "model_type", nullptr, "got none"},
       {"qwen2_5", "use_mrope", true, "got true"},
-      {"qwen3", "max_window_layers", "all", "expected a whole number, got \"all\""},
-      {"qwen3", "layer_types", "full_attention", "expected a list, got \"full_attention\""},
-      {"qwen3", "layer_types", {"chunked_attention"}, "got \"chunked_attention\""},
       {"qwen3", "attention_bias", true, "got true"},
       {"qwen3", "num_experts", 8, "longhaul does not know this key"},
       {"mixtral", "router_jitter_noise", 0.1, "got 0.1, and longhaul computes only models with 0"},
@@ -243,10 +215,10 @@ TEST(ParseConfig, AllThatIsWrongIsSaidAtOnce) {
                                     {"hidden_act", "relu"},
                                     {"moe", 8},
                                     {"quantization_config", {{"bits", 4}}},
-                                    {"rope_parameters", {{"rope_type", "dynamic"}}}})),
+                                    {"rope_parameters", {{"rope_type", "mystery"}}}})),
             "config.json: hidden_size: expected a whole number from 1 to 131072, got -3\n"
-            "config.json: rope_parameters: got the type \"dynamic\", and longhaul computes only "
-            "default, linear and llama3\n"
+            "config.json: rope_parameters: got the type \"mystery\", and longhaul computes only "
+            "default, linear, llama3, yarn, dynamic and longrope\n"
             "config.json: hidden_act: got \"relu\", and longhaul computes only models with "
             "\"silu\"\n"
             "config.json: quantization_config: longhaul reads only weights that are not quantized\n"
@@ -301,6 +273,7 @@ TEST(WriteConfig, KeepsWhatTheOriginalSaysOfOtherThings) {
   expected["dtype"] = "bfloat16";
   expected.erase("torch_dtype");
   ModelSpec model = OfFixture("mistral");
+  model.window = 16;
   model.context = 16;  // of the run; positions need no weights, and the original knows how far
   const auto text = WriteConfig(model, ExportType::kBf16, original);
   ASSERT_TRUE(text.ok()) << text.status();

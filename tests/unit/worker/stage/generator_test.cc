@@ -64,7 +64,14 @@ INSTANTIATE_TEST_SUITE_P(
         Greedy{"smollm3", {6, 35, 35, 52, 28, 16, 85, 3, 5, 85, 3, 85, 85, 85, 85, 85}},
         Greedy{"mixtral", {47, 90, 47, 81, 81, 19, 90, 83, 17, 19, 55, 81, 19, 51, 81, 81}},
         Greedy{"qwen2_moe", {9, 4, 67, 70, 90, 12, 70, 67, 45, 45, 70, 47, 24, 70, 66, 71}},
-        Greedy{"qwen3_moe", {14, 14, 71, 71, 71, 71, 71, 71, 71, 71, 71, 71, 71, 71, 71, 71}}),
+        Greedy{"qwen3_moe", {14, 14, 71, 71, 71, 71, 71, 71, 71, 71, 71, 71, 71, 71, 71, 71}},
+        Greedy{"olmo2", {65, 85, 6, 85, 89, 65, 41, 85, 23, 63, 73, 65, 41, 85, 7, 73}},
+        Greedy{"phi3", {89, 36, 7, 81, 81, 81, 46, 21, 8, 80, 53, 85, 73, 50, 80, 95}},
+        Greedy{"gemma2", {51, 11, 89, 46, 46, 11, 11, 3, 3, 3, 3, 3, 3, 3, 25, 81}},
+        Greedy{"gemma3", {11, 25, 25, 25, 59, 73, 32, 81, 45, 83, 63, 63, 63, 7, 7, 7}},
+        Greedy{"mistral_window", {57, 73, 46, 57, 73, 57, 73, 57, 57, 15, 61, 75, 61, 15, 61, 15}},
+        Greedy{"qwen2_window", {90, 34, 69, 90, 90, 90, 58, 58, 58, 90, 90, 58, 90, 53, 90, 58}},
+        Greedy{"llama_yarn", {7, 48, 35, 8, 42, 61, 89, 81, 71, 71, 35, 35, 35, 12, 35, 18}}),
     [](const auto& test) { return test.param.model; });
 
 TEST_P(GeneratorOf, TakesTheTokensThatTransformersTakes) {
@@ -108,6 +115,24 @@ TEST_P(GeneratorOf, GivesTheLogitsOfTheWholeText) {
                                           {static_cast<int64_t>(logits.size())}, at::kFloat);
     EXPECT_LT((ours - expected[last++]).abs().max().item<double>(), 1e-4);
     next = {id};
+  }
+}
+
+// Embeddings that depend on how long a text becomes.
+TEST(Generator, StretchesEmbeddingsForTheContextItIsGiven) {
+  const std::vector<int32_t> prompt = {9,  15, 24, 4,  48, 80, 56, 67, 60, 2,
+                                       31, 81, 42, 72, 78, 95, 44, 61, 93, 9};
+  for (const auto& [model, ids] : {Greedy{"phi3_long", {35, 35, 35, 35, 35, 35, 35, 35}},
+                                   Greedy{"llama_dynamic", {23, 23, 81, 46, 46, 50, 81, 61}}}) {
+    Published published(model);
+    published.options.model.context = 28;
+    const auto generator = published.Make();
+    std::vector<int32_t> taken, next = prompt;
+    while (taken.size() < ids.size()) {
+      next = {static_cast<int32_t>(Sample(*generator->Next(next), {.temperature = 0}, 0))};
+      taken.push_back(next[0]);
+    }
+    EXPECT_THAT(taken, ElementsAreArray(ids)) << model;
   }
 }
 

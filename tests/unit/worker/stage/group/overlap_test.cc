@@ -78,11 +78,12 @@ std::vector<std::set<std::string>> WithoutGradientAtSums(const KindOfGroup& kind
   const std::unique_ptr<Model> model = Model::Create(options, &group);
   watched = model.get();
   MicrobatchPasses passes(options, *model);
-  const auto pass = passes.Take();
   std::vector<int32_t> ids(options.model.context);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 7 % 251);
   const at::Tensor tokens = at::tensor(ids, at::kInt).unsqueeze(0);
-  pass->Forward({.source = tokens, .targets = tokens});
+  const PassInput input = {.source = tokens, .targets = tokens};
+  const auto pass = passes.Take(input);
+  pass->Forward(input);
   pass->Backward({});
   for (const Parameter& parameter : model->parameters()) {
     EXPECT_TRUE(parameter.value.grad().defined()) << parameter.name;

@@ -78,7 +78,7 @@ LossLearnt InChunks(const LossCase& test, Recompute recompute) {
   const PassInput input = LossInput(test);
   LossLearnt learnt;
   for (int microbatch = 0; microbatch < 2; ++microbatch) {
-    const std::shared_ptr<MicrobatchPass> pass = passes.Take();
+    const std::shared_ptr<MicrobatchPass> pass = passes.Take(input);
     learnt.loss = pass->Forward(input);
     learnt.evaluated = passes.Evaluate(input);
     learnt.of_input = pass->Backward({});

@@ -25,6 +25,9 @@ endif()
 # What `longhaul data` runs; its packages are not brought.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/deploy/data/" DESTINATION share/longhaul/data
   FILES_MATCHING PATTERN "*.py" PATTERN "requirements.txt" PATTERN "__pycache__" EXCLUDE)
+# What `longhaul steps` runs to log to trackers; its packages are not brought.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/deploy/steps/" DESTINATION share/longhaul/steps
+  FILES_MATCHING PATTERN "*.py" PATTERN "requirements.txt" PATTERN "__pycache__" EXCLUDE)
 # What `longhaul sweep` runs, and what its reports are drawn with.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/deploy/sweep/" DESTINATION share/longhaul/sweep
   FILES_MATCHING PATTERN "*.py" PATTERN "*.js" PATTERN "*.css" PATTERN "__pycache__" EXCLUDE PATTERN "fuzz" EXCLUDE)

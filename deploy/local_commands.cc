@@ -2,11 +2,13 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/steps_command.h"
 #include "deploy/cluster/cluster.h"
 #include "deploy/cluster/cluster_command.h"
 #include "deploy/cluster/state_file.h"
 #include "deploy/data/data_command.h"
 #include "deploy/generate_command.h"
+#include "deploy/steps/step_log.h"
 #include "deploy/sweep/sweep_command.h"
 
 namespace longhaul::cli {
@@ -37,6 +39,7 @@ LocalClusters ClustersOfThisMachine() {
 }
 
 void AddLocalCommands(Program& program) {
+  SetStartStepLog(StartPythonStepLog);
   AddGenerateCommand(program);
   program.RefuseConnectionFlags(AddSweepCommand(program), /*json_too=*/false);
   program.RefuseConnectionFlags(AddClusterCommand(program.app(), program.exit_code()),

@@ -1,5 +1,5 @@
 // The commands of `longhaul` that work on this machine: cluster and sweep bring a cluster up, data
-// makes data sets, and generate runs a model.
+// makes data sets, and generate runs a model. With them, `steps` can log to trackers.
 #pragma once
 
 #include "cli/program.h"

@@ -116,15 +116,17 @@ StatusOr<PythonProgram> FindPythonProgram(const PythonPart& part, const PythonSe
                             tried, HowToInstall(part, sources));
 }
 
+StatusOr<PythonProgram> FindPythonProgram(const PythonPart& part) {
+  std::error_code error;
+  return FindPythonProgram(part,
+                           {fs::read_symlink("/proc/self/exe", error), Variable("LONGHAUL_PYTHON"),
+                            Variable(SourcesVariable(part)),
+                            [&part](const std::string& python) { return Lacks(part, python); }});
+}
+
 Status RunPythonProgram(const PythonPart& part, const std::vector<std::string>& arguments,
                         const std::optional<std::string>& input) {
-  std::error_code error;
-  LH_ASSIGN_OR_RETURN(
-      const PythonProgram program,
-      FindPythonProgram(part,
-                        {fs::read_symlink("/proc/self/exe", error), Variable("LONGHAUL_PYTHON"),
-                         Variable(SourcesVariable(part)),
-                         [&part](const std::string& python) { return Lacks(part, python); }}));
+  LH_ASSIGN_OR_RETURN(const PythonProgram program, FindPythonProgram(part));
   std::vector<std::string> words = {program.python, "-B", program.main.string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;

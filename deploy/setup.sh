@@ -10,9 +10,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'USAGE'
-usage: deploy/setup.sh [--data] [--test] [--cuda-toolkit] [--dev]
+usage: deploy/setup.sh [--data] [--log] [--test] [--cuda-toolkit] [--dev]
 
   --data          also bring what `longhaul data` needs (tokenizers, numpy, pyarrow, jinja2; about 75 MB)
+                  from PyPI into .deps/
+  --log           also bring what `longhaul steps --wandb` and `--mlflow` need (wandb, mlflow-skinny; about 150 MB)
                   from PyPI into .deps/
   --test          also bring what only tests use: the browser (chromium) that looks at the dashboard, and promtool, out of the
                   distribution's package, into .deps/
@@ -26,12 +28,14 @@ USAGE
 }
 
 want_data=0
+want_log=0
 want_test=0
 want_cuda_toolkit=0
 want_dev=0
 for arg in "$@"; do
   case "$arg" in
     --data) want_data=1 ;;
+    --log) want_log=1 ;;
     --test) want_test=1 ;;
     --cuda-toolkit) want_cuda_toolkit=1 ;;
     --dev) want_dev=1 ;;
@@ -184,6 +188,20 @@ if [ "$want_data" = 1 ]; then
   else
     say "data: fetching tokenizers, numpy, pyarrow and jinja2 (about 75 MB) into .deps/."
     "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile --no-deps -r deploy/data/requirements.txt
+    echo "$wanted" >"$stamp"
+  fi
+fi
+
+# --- Experiment trackers (on demand) -----------------------------------------------
+if [ "$want_log" = 1 ]; then
+  stamp=.deps/log.stamp
+  wanted=$(sha256sum <deploy/steps/requirements.txt)
+  if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+    say "log: wandb and mlflow-skinny are in .deps/."
+  else
+    say "log: fetching wandb and mlflow-skinny (about 150 MB) into .deps/."
+    # Compiled: these packages are large, and programs of longhaul write no compiled files. It saves 2 s of each call.
+    "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-deps -r deploy/steps/requirements.txt
     echo "$wanted" >"$stamp"
   fi
 fi

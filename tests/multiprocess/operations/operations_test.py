@@ -1,4 +1,4 @@
-"""Garbage, removal, files of steps, backup and restore, with real daemons.
+"""Garbage, removal, files of steps, steps in trackers, backup and restore, with real daemons.
 
 usage: operations_test.py BIN_DIR
 
@@ -103,12 +103,47 @@ def check_files(cluster, run):
     assert board.read_bytes() == data
 
 
-def check_restored(cluster, unbroken):
+def store(cluster):
+    return cluster.folder / "store"
+
+
+def stored_losses(cluster, run):
+    """{step: loss} that MLflow's file store has of a run: lines of time, value and step. A step has one."""
+    tag, = [path for path in store(cluster).glob("*/*/tags/longhaul.run_id") if path.read_text() == run]
+    lines = (tag.parent.parent / "metrics/loss/training").read_text().splitlines()
+    losses = {int(step): float(value) for _, value, step in map(str.split, lines)}
+    assert len(losses) == len(lines), lines
+    return losses
+
+
+def check_trackers(cluster, run):
+    """False: the packages are missing. What trackers have is held against rows in tests/unit/deploy/steps."""
+    os.environ["WANDB_MODE"] = "offline"
+    flags = ["--mlflow", f"file://{store(cluster)}", "--wandb", "operations"]
+    logged = cluster.cli("steps", run, *flags, check=False)
+    if logged.returncode == 1 and "expected a Python that has" in logged.stderr:
+        print(f"skipped: steps in trackers: {logged.stderr.strip()}", flush=True)
+        return False
+    assert logged.returncode == 0, logged.stderr
+    wanted = losses(cluster, run)
+    count = len(wanted)
+    assert f"MLflow: {count} steps logged, 0 were" in logged.stdout, logged.stdout
+    assert f"W&B: {count} steps logged, 0 were" in logged.stdout, logged.stdout
+    expect_equal("losses in MLflow", stored_losses(cluster, run),
+                 {step: loss for step, loss in wanted.items() if step > 0})
+    again = cluster.cli("steps", run, *flags)
+    for name in ("MLflow", "W&B"):
+        assert f"{name}: 0 steps logged, {count} were there already" in again.stdout, again.stdout
+    return True
+
+
+def check_restored(cluster, unbroken, trackers):
     """Backed up in the middle of a run, then the coordinator and its folder are lost."""
     run = submit(cluster, "kept", 100_000, "--set", "train.schedule.kind=constant")
+    flags = ["--mlflow", f"file://{store(cluster)}"] if trackers else []
     follower = subprocess.Popen([cluster.programs / "longhaul", "steps", run, "--follow", "--file",
-                                 cluster.folder / "followed.jsonl", "--coordinator", cluster.address, *cluster.access()],
-                                stdout=subprocess.DEVNULL)
+                                 cluster.folder / "followed.jsonl", *flags, "--coordinator", cluster.address,
+                                 *cluster.access()], stdout=subprocess.DEVNULL)
     wait_for("a checkpoint", lambda: cluster.checkpoint_step(run) >= 10)
     backup = cluster.folder / "backup"
     subprocess.run([cluster.programs / "longhaul-coordinator", "backup", backup, "--blobs", "--state-dir",
@@ -138,6 +173,9 @@ def check_restored(cluster, unbroken):
     followed = [json.loads(line) for line in (cluster.folder / "followed.jsonl").read_text().splitlines()]
     numbers = [int(line["step"]) for line in followed]
     assert numbers == sorted(set(numbers)) and numbers[-1] == max(got), (numbers[-1], max(got))
+    if trackers:
+        expect_equal("losses in MLflow that were followed", stored_losses(cluster, run),
+                     {int(line["step"]): line["loss"] for line in followed if int(line["step"]) > 0})
     # The follower also got the steps that were lost with the coordinator.
     recorded = [row for row in map(json.loads, cluster.cli("steps", run, "--json").stdout.splitlines())
                 if int(row["step"]) in numbers]
@@ -156,9 +194,10 @@ def main():
         unbroken = losses(cluster, run)
         check_files(cluster, run)
         print("ok: files of steps", flush=True)
+        trackers = check_trackers(cluster, run)
         check_garbage(cluster, run)
         print("ok: garbage", flush=True)
-        check_restored(cluster, unbroken)
+        check_restored(cluster, unbroken, trackers)
         print("ok: backup and restore", flush=True)
 
 

@@ -1,0 +1,1 @@
+"""A run's steps in experiment trackers: W&B and MLflow (docs/design/deployment.md)."""

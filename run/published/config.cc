@@ -14,6 +14,7 @@
 #include "run/published/config_rope.h"
 #include "run/published/config_types.h"
 #include "run/published/config_window.h"
+#include "run/published/wrong_file.h"
 
 namespace longhaul::published {
 namespace {
@@ -145,6 +146,11 @@ Config Llama(const Json& json, ConfigKeys& keys, const ModelType& like) {
   keys.Require("attention_bias", {false});
   keys.Require("mlp_bias", {false});
   keys.Require("rope_interleaved", {false});
+  if (like.stacked_matrices) {  // keys of Phi-4-mini
+    keys.Require("full_attn_mod", {1});
+    keys.Require("interpolate_factor", {1});
+    keys.Require("lm_head_bias", {false});
+  }
   keys.Require("use_mrope", {false});
   return config;
 }
@@ -154,7 +160,9 @@ Config Llama(const Json& json, ConfigKeys& keys, const ModelType& like) {
 StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) {
   const Json json = ParseJson<Json>(text);
   if (!json.is_object()) {
-    return InvalidArgument("{}: expected a JSON object, such as transformers writes", file_name);
+    const std::string_view other = WhatItIs(text);
+    return InvalidArgument("{}: expected a JSON object, such as transformers writes{}{}", file_name,
+                           other.empty() ? "" : "; ", other);
   }
   ConfigKeys keys(json, file_name);
   Config config;
@@ -174,6 +182,7 @@ StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) 
     for (const char* model : {"AutoModelForCausalLM", "AutoModel"}) {
       const auto file = code->is_object() ? code->find(model) : code->end();
       if (!code->is_object() || file == code->end()) continue;
+      if (!known->own_code.empty() && *file == known->own_code) continue;
       keys.Fail("auto_map", fmt::format("the model is computed by code of its own ({}: {}), which "
                                         "longhaul does not run; expected a model that transformers "
                                         "computes by itself",

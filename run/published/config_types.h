@@ -44,7 +44,10 @@ struct ModelType {
   bool stacked_matrices = false;
   bool of_gemma = false;  // gelu, norms from one, a scaled embedding, and what these bring along
   Windows windows = Windows::kNone;
-  uint32_t full_every = 0;                  // Windows::kByTypes
+  uint32_t full_every = 0;  // Windows::kByTypes
+  // Code that published models of this type name in `auto_map`, because they are older than the
+  // type in transformers, which computes the same; empty: none.
+  std::string_view own_code;
   double attention_cap = 0, logit_cap = 0;  // of_gemma
 
   bool experts() const { return family == ModelFamily::kMoe; }

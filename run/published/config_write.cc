@@ -113,6 +113,8 @@ StatusOr<std::string> WriteConfig(const ModelSpec& model, ExportType type,
   } else {
     LH_ASSIGN_OR_RETURN(const std::string_view model_type, ModelTypeOf(model));
     json["model_type"] = model_type;
+    // The usual ones of some types are outside small vocabularies, which transformers refuses.
+    if (model_type != "gpt2") json["pad_token_id"] = nullptr;
     json["architectures"] = Ordered::array({FindModelType(model_type)->architecture});
   }
   if (!model.vocabulary) {

@@ -10,6 +10,8 @@
 #include <optional>
 #include <utility>
 
+#include "run/published/wrong_file.h"
+
 namespace longhaul::published {
 namespace {
 
@@ -100,6 +102,9 @@ StatusOr<uint64_t> SafetensorsHeaderBytes(std::span<const std::byte> start, uint
   }
   std::memcpy(&json_bytes, start.data(), sizeof(json_bytes));
   if (json_bytes > kHeaderLimit || json_bytes > file_bytes - sizeof(json_bytes)) {
+    const std::string_view other =
+        WhatItIs({reinterpret_cast<const char*>(start.data()), start.size()});
+    if (!other.empty()) return Wrong(std::string(other));
     return Wrong(
         fmt::format("it promises a header of {} bytes and has {} in all", json_bytes, file_bytes));
   }

@@ -81,7 +81,13 @@ class Problems {
 // Names of the files with tensors.
 StatusOr<std::set<std::string>> TensorFiles(const std::string& folder) {
   const std::string whole = "model.safetensors", index = "model.safetensors.index.json";
-  if (std::filesystem::exists(folder + "/" + whole)) return std::set{whole};
+  const std::string path = folder + "/" + whole;
+  if (std::filesystem::exists(path)) return std::set{whole};
+  std::error_code error;
+  if (const auto target = std::filesystem::read_symlink(path, error); !error) {
+    return InvalidArgument("{}: it is a link to {}, where there is no file; download it again",
+                           path, target.string());
+  }
   if (!std::filesystem::exists(folder + "/" + index)) {
     return InvalidArgument(
         "{}: expected {} or {}; weights in other formats (pytorch_model.bin, GGUF) have to be "

@@ -46,7 +46,7 @@ class WeightsReader {
   const Deadline deadline_;
   const std::function<bool()> cancelled_;
   published::Weights weights_;
-  // Of the tensor that was read last: the next parameter may have other rows of it.
+  // The tensor that was read last: the next parameter may have other rows of it.
   std::string last_name_;
   std::vector<std::byte> last_bytes_;
   uint64_t bytes_from_folder_ = 0, bytes_fetched_ = 0;

@@ -21,7 +21,7 @@ def read_json(path):
         return {}
     try:
         refuse_pointer(path)
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise Problem(f"{path}: expected JSON; {error}") from error
     if not isinstance(value, dict):

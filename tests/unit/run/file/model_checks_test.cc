@@ -204,7 +204,7 @@ TEST(ModelFields, KeysOfPublishedModels) {
             "run.yaml:2:108: model.rope_long_factors: expected a list of at most 4096 numbers, "
             "each a number above 0 to 1000000, got '2'");
   EXPECT_EQ(ErrorOf(llama + "full_every: 2 }"),
-            "run.yaml:2:1: model.window: expected the length of the window that model.window_from "
+            "run.yaml:2:8: model.window: expected the length of the window that model.window_from "
             "and model.full_every are about, got 0, no window");
   EXPECT_EQ(ErrorOf(llama + "rope_scaling: ntk }"),
             "run.yaml:2:103: model.rope_scaling: expected one of none, linear, llama3, yarn, "

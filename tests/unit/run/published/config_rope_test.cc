@@ -111,6 +111,34 @@ TEST(ParseConfig, OlderPhi3HasOtherNamesOfLongrope) {
   }
 }
 
+// Abridged: what the Hub's file says, with a third of the factors.
+TEST(ParseConfig, Phi4MiniOfTheHub) {
+  const std::string file = R"({
+    "architectures": ["Phi3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config",
+                 "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM",
+                 "AutoTokenizer": "Xenova/gpt-4o"},
+    "bos_token_id": 199999, "embd_pdrop": 0.0, "eos_token_id": 199999, "full_attn_mod": 1,
+    "hidden_act": "silu", "hidden_size": 1024, "initializer_range": 0.02,
+    "intermediate_size": 8192, "interpolate_factor": 1, "lm_head_bias": false,
+    "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "phi3",
+    "num_attention_heads": 24, "num_hidden_layers": 32, "num_key_value_heads": 8, "head_dim": 40,
+    "original_max_position_embeddings": 4096, "pad_token_id": 199999,
+    "partial_rotary_factor": 0.8, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05,
+    "rope_scaling": {"long_factor": [1,1.1,1.2,1.3,1.5,1.6,1.7,1.8,2.1,2.5,2.8,3.1,3.5,4.1,5.1,6.1],
+                     "short_factor": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1], "type": "longrope"},
+    "rope_theta": 10000.0, "sliding_window": 262144, "tie_word_embeddings": true,
+    "torch_dtype": "bfloat16", "transformers_version": "4.45.0", "use_cache": true,
+    "vocab_size": 200064})";
+  const ModelSpec model = MustParse(file).model;
+  EXPECT_EQ(model.rotary_channels, 32u);
+  EXPECT_EQ(model.rope_factor, 32);
+  EXPECT_EQ(model.window, 262144u);
+  Json other = Json::parse(file);
+  other["auto_map"]["AutoModelForCausalLM"] = "modeling_other.Phi3ForCausalLM";
+  EXPECT_THAT(Refusal(other.dump()), HasSubstr("the model is computed by code of its own"));
+}
+
 TEST(ParseConfig, OlderGemma3HasTheBasesSideBySide) {
   Json older = Json::parse(Without("gemma3", {"rope_parameters"}));
   older["rope_theta"] = 1e4;

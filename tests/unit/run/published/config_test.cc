@@ -227,6 +227,10 @@ TEST(ParseConfig, AllThatIsWrongIsSaidAtOnce) {
 }
 
 TEST(ParseConfig, WhatIsNoConfigIsRefused) {
+  EXPECT_EQ(Refusal("<html>Sign in</html>"),
+            "config.json: expected a JSON object, such as transformers writes; it is a web page, "
+            "perhaps one that asks for a login; download the file again");
+  EXPECT_EQ(MustParse("\xEF\xBB\xBF" + ConfigOf("llama2")).model, OfFixture("llama2"));
   const std::string deep(100'000, '[');
   for (const std::string& text :
        {std::string(), std::string("{"), std::string("[]"), std::string("null"),

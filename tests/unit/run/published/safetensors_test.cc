@@ -191,6 +191,16 @@ TEST(SafetensorsTable, NoMetadataMayBeNull) {
   EXPECT_EQ(table->tensors.size(), 1u);
 }
 
+TEST(SafetensorsTable, OtherFilesAreCalledWhatTheyAre) {
+  const std::string rest(200, 'a');
+  EXPECT_THAT(TableError("version https://git-lfs.github.com/spec/v1\noid sha256:" + rest),
+              HasSubstr("it is a Git LFS pointer; `git lfs pull` fetches the file"));
+  EXPECT_THAT(TableError("GGUF\3" + rest), HasSubstr("it is a GGUF file"));
+  EXPECT_THAT(TableError("PK\3\4" + rest), HasSubstr("it is a PyTorch file"));
+  EXPECT_THAT(TableError("\x80\2" + rest), HasSubstr("it is a PyTorch file"));
+  EXPECT_THAT(TableError("<!DOCTYPE html>" + rest), HasSubstr("it is a web page"));
+}
+
 TEST(SafetensorsTable, HostileHeadersAreRefused) {
   EXPECT_THAT(TableError(std::string(16, '\xff')),
               HasSubstr("promises a header of 18446744073709551615 bytes"));

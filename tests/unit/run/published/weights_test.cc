@@ -315,6 +315,11 @@ TEST(ReadFolder, OtherFormatsAreNamed) {
             "F: expected model.safetensors or model.safetensors.index.json; weights in other "
             "formats (pytorch_model.bin, GGUF) have to be converted by transformers' "
             "save_pretrained first");
+  std::filesystem::create_symlink("../blobs/gone", folder.path() + "/model.safetensors");
+  EXPECT_EQ(Folder::Without(folder.path(), ReadFolder(folder.path()).status()),
+            "F/model.safetensors: it is a link to ../blobs/gone, where there is no file; download "
+            "it again");
+  std::filesystem::remove(folder.path() + "/model.safetensors");
   folder.config["n_layer"] = 0;
   EXPECT_THAT(folder.Problem(), HasSubstr("F/config.json: n_layer: expected a whole number"));
 }

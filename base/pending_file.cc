@@ -60,6 +60,13 @@ Status PendingFile::Publish() {
   return SyncPath(folder.empty() ? "." : folder);
 }
 
+Status PendingFile::Extend(uint64_t size) {
+  if (size <= size_) return absl::OkStatus();
+  if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) return Failed("extend");
+  size_ = size;
+  return absl::OkStatus();
+}
+
 Status PendingFile::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));

@@ -31,6 +31,8 @@ class PendingFile {
   Status Append(std::string_view text) { return Append(std::as_bytes(std::span(text))); }
   // Writes over bytes that were appended before. kInvalidArgument: the range is not inside them.
   Status Overwrite(uint64_t offset, std::span<const std::byte> bytes);
+  // Makes the file `size` bytes long, if it is shorter. The new bytes are zero until Overwrite.
+  Status Extend(uint64_t size);
   uint64_t size() const { return size_; }
 
   // Makes the bytes durable, still under the temporary name. To publish several files together,

@@ -1,5 +1,5 @@
-// Reads files, or ranges of them, from web servers over http and https. Follows redirects, and
-// checks certificates against the system's authorities.
+// Reads files, or ranges of them, from web servers over http and https, at addresses that this
+// machine's user wrote: any host, by one attempt (client.h).
 //
 // Thread-safe. Calls block. They give up (kUnavailable) after 15 s without a connection or 60 s
 // without a byte.
@@ -15,11 +15,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/http/client.h"
 #include "base/status.h"
 
 namespace longhaul::http {
@@ -29,10 +29,6 @@ bool IsAddress(std::string_view text);
 // Returns the address of `file`, a path relative to the folder at `address`. Escapes `file`, which
 // must not be escaped yet.
 std::string AddressOf(std::string_view address, std::string_view file);
-
-// The calls below ask this function on the calling thread, about once a second or more often. True
-// ends the call with kCancelled. An empty function never ends the call.
-using GivenUp = std::function<bool()>;
 
 // Returns the file's size in bytes.
 StatusOr<uint64_t> SizeOf(const std::string& address, const GivenUp& given_up = {});

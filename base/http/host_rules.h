@@ -1,0 +1,69 @@
+// Which servers a program may reach on the word of a stranger. An address that a stranger wrote
+// must not make this machine ask its own services, those of its local network, or a cloud's
+// metadata server. Two checks guard against that: CheckUrl looks at the name in each address and in
+// each redirect, and IsPublic looks at the IP address that a socket is about to connect to.
+//
+// Pure functions: any thread may call them.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul::http {
+
+// Patterns of hosts: "example.org" is this host, "*.example.org" is every host below it, "*" is
+// every host with every port. A pattern without a port allows the scheme's own port (443, or 80 for
+// http). "example.org:9000" allows that port, "example.org:*" allows every port.
+struct HostRules {
+  // The hosts that may be asked. Empty: every host.
+  std::vector<std::string> hosts = {};
+  // Hosts that may have a private, link-local or loopback IP address. They may be asked although
+  // `hosts` does not list them.
+  std::vector<std::string> private_hosts = {};
+  // Whether http:// is allowed beside https://. Everybody on the way can read and change http.
+  bool plain_http = false;
+  // Whether HTTPS_PROXY and its like are obeyed. The proxy then looks names up, so nothing checks
+  // the IP addresses behind them.
+  bool environment_proxy = false;
+
+  // For addresses that this machine's user wrote: every host, also local ones, and http.
+  static HostRules Trusting();
+};
+
+// A web address in its normal form.
+struct Url {
+  std::string text;    // without a fragment
+  std::string scheme;  // "https" or "http"
+  std::string host;    // in lower case; an IPv6 address has its brackets
+  uint16_t port = 0;
+
+  // "https://example.org:443". Secrets for one origin must not go to another one.
+  std::string origin() const;
+};
+
+// Parses an absolute web address. kInvalidArgument: the text is none, is longer than 64 KiB, or
+// names a user.
+StatusOr<Url> ParseUrl(std::string_view text);
+// Returns the target of the redirect `location`, which may be relative to `base`.
+StatusOr<Url> FollowUrl(const Url& base, std::string_view location);
+// kPermissionDenied: the rules do not allow `url`; the message says which rule to change.
+Status CheckUrl(const Url& url, const HostRules& rules);
+// Whether one of the patterns matches the host and the port of `url`.
+bool MatchesHost(const Url& url, const std::vector<std::string>& patterns);
+
+// Whether the address is one of the public internet. False for everything else: loopback, private,
+// link-local, carrier, multicast, reserved and unknown kinds of addresses; also where an IPv6
+// address stands for such an IPv4 address.
+bool IsPublic(const sockaddr& address);
+
+// Returns `url` for messages and logs. Leaves the query out, because queries of signed addresses
+// are secrets.
+std::string ShownUrl(std::string_view url);
+
+}  // namespace longhaul::http

@@ -1,0 +1,266 @@
+"""A hub of models and data sets, its CDN, and the misbehaviour of both, for tests of base/remote.
+
+usage: hub_server.py
+
+Listens on three free ports of 127.0.0.1 and prints "hub PORT cdn PORT control PORT ready". The test ends this
+process.
+
+  hub      /api/models/ORG/NAME/revision/REV, /ORG/NAME/resolve/REV/PATH, the same for datasets.
+           Repositories of ORG "private" want the token hf_good. Files of more than 1000 bytes are
+           redirected to the CDN by an address that expires.
+  cdn      /blob/SHA256?Expires=...&sig=N, and /web/PATH without a signature; PUT /web/PATH writes.
+  control  POST / with a list of commands in JSON; see Control.
+"""
+import hashlib
+import http.server
+import json
+import re
+import threading
+import urllib.parse
+
+SMALL = 1000
+
+
+class State:
+    def __init__(self):
+        self.lock = threading.Condition()
+        self.repositories = {}  # "models/ORG/NAME" -> {"revisions": {name: commit}, "commits": {commit: {path: bytes}}}
+        self.blobs = {}
+        self.web = {}  # path -> (bytes, ETag or None)
+        self.faults = []
+        self.log = []
+        self.signature = 1
+        self.is_released = False
+
+
+STATE = State()
+
+
+class Control:
+    """Commands: one method each, with the arguments of the command's object besides "do"."""
+
+    @staticmethod
+    def publish(repository, revision, files):
+        """Makes a commit with these files (path -> [letter, bytes]) the revision's newest."""
+        contents = {path: fill(*what) for path, what in files.items()}
+        commit = hashlib.sha1(json.dumps([repository, files], sort_keys=True).encode()).hexdigest()
+        entry = STATE.repositories.setdefault(repository, {"revisions": {}, "commits": {}})
+        entry["commits"][commit] = contents
+        entry["revisions"][revision] = commit
+        for content in contents.values():
+            STATE.blobs[hashlib.sha256(content).hexdigest()] = content
+        return commit
+
+    @staticmethod
+    def web(path, what, etag):
+        STATE.web[path] = (fill(*what), etag)
+
+    @staticmethod
+    def fault(server, **what):
+        """The next request to the server that is not excluded by "method" misbehaves. Keys: Server.misbehave."""
+        STATE.faults.append({"server": server, **what})
+
+    @staticmethod
+    def revoke():
+        """Addresses that the hub has signed so far are refused by the CDN."""
+        STATE.signature += 1
+
+    @staticmethod
+    def release():
+        """Requests that hang go on."""
+        STATE.is_released = True
+        STATE.lock.notify_all()
+
+    @staticmethod
+    def log():
+        """Returns the requests since the last call."""
+        log, STATE.log = STATE.log, []
+        return log
+
+    @staticmethod
+    def wait(count):
+        """Returns when the log has so many requests."""
+        STATE.lock.wait_for(lambda: len(STATE.log) >= count, 60)
+
+    @staticmethod
+    def content(path):
+        return STATE.web[path][0].decode("latin-1")
+
+
+def fill(seed, size):
+    """Bytes that differ at every offset below 2^16 steps of 251, and from those of other seeds."""
+    block = bytes((i * i + 3 * i + ord(seed)) % 251 for i in range(251 * 8))
+    return (block * (size // len(block) + 1))[:size]
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    name = ""
+    disable_nagle_algorithm = True
+
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        self.answer()
+
+    def do_HEAD(self):
+        self.answer()
+
+    def do_PUT(self):
+        self.answer()
+
+    def answer(self):
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        with STATE.lock:
+            STATE.log.append({"server": self.name, "method": self.command, "path": self.path,
+                              "authorization": self.headers.get("Authorization"),
+                              "range": self.headers.get("Range"), "if_match": self.headers.get("If-Match")})
+            STATE.lock.notify_all()
+            fault = next((f for f in STATE.faults
+                          if f["server"] == self.name and f.get("method", self.command) == self.command), {})
+            if fault:
+                STATE.faults.remove(fault)
+        if "status" in fault:
+            self.reply(fault["status"], fault.get("body", "").encode(), fault.get("headers", {}))
+        elif "hang" in fault:
+            with STATE.lock:
+                STATE.lock.wait_for(lambda: STATE.is_released, 60)
+            self.close_connection = True
+        else:
+            self.fault = fault
+            self.serve(urllib.parse.urlsplit(self.path))
+
+    def reply(self, status, body=b"", headers=None):
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        if "Content-Length" not in (headers or {}):
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def reply_file(self, content, headers):
+        """Ranges, If-Match, and what the fault says: cut (bytes sent before the connection breaks), no_length (the
+        connection's end is the body's end), extra (bytes too many), set (headers), no_range."""
+        fault, status, body = self.fault, 200, content
+        match = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")
+        wanted = self.headers.get("If-Match")
+        if wanted and headers.get("ETag") and wanted != headers["ETag"] and "no_match" not in fault:
+            return self.reply(412)
+        if match and "no_range" not in fault:
+            first, last = int(match[1]), min(int(match[2]), len(content) - 1)
+            if first > last:
+                return self.reply(416, headers={"Content-Range": f"bytes */{len(content)}", **headers})
+            status, body = 206, content[first:last + 1]
+            headers = {"Content-Range": f"bytes {first}-{last}/{len(content)}", **headers}
+        headers = {**headers, **fault.get("set", {})}
+        headers = {name: value for name, value in headers.items() if value is not None}
+        body += b"x" * fault.get("extra", 0)
+        if "cut" in fault:
+            self.close_connection = True
+            if "no_length" not in fault:
+                headers["Content-Length"] = str(len(body))
+            else:
+                self.protocol_version = "HTTP/1.0"
+                headers["Content-Length"] = None
+            self.send_response(status)
+            for name, value in headers.items():
+                if value is not None:
+                    self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body[:fault["cut"]])
+            self.wfile.flush()
+            self.connection.shutdown(1)
+            return None
+        return self.reply(status, body, headers)
+
+
+class Hub(Server):
+    name = "hub"
+
+    def serve(self, url):
+        path = urllib.parse.unquote(url.path)
+        api = re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)/revision/(.+)", path)
+        file = re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        if not api and not file:
+            return self.reply(404)
+        kind = api[1] if api else ("datasets" if file[1] else "models")
+        name, revision = (api or file)[2], (api or file)[3]
+        if name.startswith("private/") and self.headers.get("Authorization") != "Bearer hf_good":
+            return self.reply(401, b"Invalid username or password.", {"X-Error-Code": "RepoNotFound"})
+        entry = STATE.repositories.get(f"{kind}/{name}")
+        if entry is None:
+            return self.reply(404, headers={"X-Error-Code": "RepoNotFound"})
+        commit = entry["revisions"].get(revision, revision)
+        files = entry["commits"].get(commit)
+        if files is None:
+            return self.reply(404, headers={"X-Error-Code": "RevisionNotFound"})
+        if api:
+            siblings = [{"rfilename": path, "size": len(content),
+                         **({"lfs": {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}}
+                            if len(content) > SMALL else {})} for path, content in files.items()]
+            return self.reply(200, json.dumps({"id": name, "sha": commit, "siblings": siblings}).encode(),
+                              {"Content-Type": "application/json"})
+        content = files.get(file[4])
+        if content is None:
+            return self.reply(404, headers={"X-Error-Code": "EntryNotFound"})
+        digest = hashlib.sha256(content).hexdigest()
+        headers = {"X-Repo-Commit": commit, **self.fault.get("set", {})}
+        if len(content) <= SMALL:
+            return self.reply_file(content, {"ETag": f'"{digest[:40]}"', **headers})
+        return self.reply(302, headers={
+            "Location": f"http://127.0.0.1:{Cdn.port}/blob/{digest}?Expires=2000000000&sig={STATE.signature}",
+            "X-Linked-Size": str(len(content)), "X-Linked-ETag": f'"{digest}"', **headers})
+
+
+class Cdn(Server):
+    name = "cdn"
+    port = 0
+
+    def serve(self, url):
+        if url.path.startswith("/web/") and self.command == "PUT":
+            STATE.web[url.path] = (self.body, '"put"')
+            return self.reply(200, headers={"ETag": '"put"'})
+        if url.path.startswith("/web/") and url.path in STATE.web:
+            content, etag = STATE.web[url.path]
+            return self.reply_file(content, {"ETag": etag})
+        if not url.path.startswith("/blob/"):
+            return self.reply(404)
+        if urllib.parse.parse_qs(url.query).get("sig") != [str(STATE.signature)]:
+            return self.reply(403)
+        digest = url.path.removeprefix("/blob/")
+        # Like the real one's: not the hub's tag.
+        return self.reply_file(STATE.blobs[digest], {"ETag": f'"cdn-{digest[:8]}"'})
+
+
+class ControlServer(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+    def do_POST(self):
+        commands = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with STATE.lock:
+            results = [getattr(Control, command.pop("do"))(**command) for command in commands]
+        body = json.dumps(results).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def main():
+    ports = []
+    for handler in (Hub, Cdn, ControlServer):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server.daemon_threads = True
+        handler.port = server.server_address[1]
+        ports.append(handler.port)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(f"hub {ports[0]} cdn {ports[1]} control {ports[2]} ready", flush=True)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

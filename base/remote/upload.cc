@@ -1,8 +1,11 @@
 #include "base/remote/upload.h"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <pugixml.hpp>
 #include <sstream>
 
@@ -72,7 +75,9 @@ class Upload {
   StatusOr<Version> Complete() {
     const std::string list = PartList();
     Version version{.bytes = bytes_.size()};
-    LH_RETURN_IF_ERROR(tools_.Repeat(call_, [&]() -> Status {
+    int sent = 0;
+    Status status = tools_.Repeat(call_, [&]() -> Status {
+      ++sent;
       LH_ASSIGN_OR_RETURN(const http::Answer answer,
                           buckets_.Send("POST", object_, {{"uploadId", id_}},
                                         std::as_bytes(std::span(list)), call_, kWhat));
@@ -86,8 +91,35 @@ class Upload {
         return absl::UnavailableError(text);
       }
       return absl::FailedPreconditionError(text);
-    }));
+    });
+    // The answer to an earlier request may have been lost, and the upload be complete.
+    if (absl::IsNotFound(status) && sent > 1) {
+      const auto object = buckets_.Look(object_, call_);
+      if (object.ok() && *object == Version{bytes_.size(), WholeTag()}) return object;
+    }
+    LH_RETURN_IF_ERROR(status);
     return version;
+  }
+
+  // The tag that S3 and most of its kin make from the tags of the parts, which are MD5 sums: the
+  // MD5 of these sums, "-", and the number of parts.
+  std::string WholeTag() const {
+    std::string sums;
+    for (const std::string& tag : tags_) {
+      for (size_t i = 0; i + 1 < tag.size(); ++i) {
+        unsigned byte = 0;
+        const auto read = std::from_chars(&tag[i], &tag[i] + 2, byte, 16);
+        if (read.ec != std::errc() || read.ptr != &tag[i] + 2) continue;  // quotes
+        sums += static_cast<char>(byte);
+        ++i;
+      }
+    }
+    std::array<unsigned char, EVP_MAX_MD_SIZE> sum{};
+    unsigned size = 0;
+    if (EVP_Digest(sums.data(), sums.size(), sum.data(), &size, EVP_md5(), nullptr) != 1) return "";
+    std::string tag = "\"";
+    for (unsigned i = 0; i < size; ++i) tag += fmt::format("{:02x}", sum[i]);
+    return fmt::format("{}-{}\"", tag, tags_.size());
   }
 
   std::string PartList() const {

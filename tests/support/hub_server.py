@@ -2,16 +2,18 @@
 
 usage: hub_server.py
 
-Listens on three free ports of 127.0.0.1 and prints "hub PORT cdn PORT control PORT ready". The test ends this
-process.
+Listens on four free ports of 127.0.0.1 and prints "hub PORT cdn PORT s3 PORT control PORT ready". The test ends
+this process.
 
   hub      /api/models/ORG/NAME/revision/REV, /ORG/NAME/resolve/REV/PATH, the same for datasets.
            Repositories of ORG "private" want the token hf_good. Files of more than 1000 bytes are
            redirected to the CDN by an address that expires.
   cdn      /blob/SHA256?Expires=...&sig=N, and /web/PATH without a signature; PUT /web/PATH writes.
+  s3       passes requests on to another server as they are (command "forward").
   control  POST / with a list of commands in JSON; see Control.
 """
 import hashlib
+import http.client
 import http.server
 import json
 import re
@@ -30,6 +32,7 @@ class State:
         self.faults = []
         self.log = []
         self.signature = 1
+        self.target = 0
         self.is_released = False
 
 
@@ -57,8 +60,14 @@ class Control:
 
     @staticmethod
     def fault(server, **what):
-        """The next request to the server that is not excluded by "method" misbehaves. Keys: Server.misbehave."""
+        """The next request to the server misbehaves. If the fault has the key "method" or "with": the next one
+        with this method, and with this text in its path. Other keys say how: "status", with "headers" and "body";
+        "hang" until the command "release"; and those of reply_file and Proxy.serve."""
         STATE.faults.append({"server": server, **what})
+
+    @staticmethod
+    def forward(port):
+        STATE.target = port
 
     @staticmethod
     def revoke():
@@ -118,7 +127,8 @@ class Server(http.server.BaseHTTPRequestHandler):
                               "range": self.headers.get("Range"), "if_match": self.headers.get("If-Match")})
             STATE.lock.notify_all()
             fault = next((f for f in STATE.faults
-                          if f["server"] == self.name and f.get("method", self.command) == self.command), {})
+                          if f["server"] == self.name and f.get("method", self.command) == self.command
+                          and f.get("with", "") in self.path), {})
             if fault:
                 STATE.faults.remove(fault)
         if "status" in fault:
@@ -235,6 +245,33 @@ class Cdn(Server):
         return self.reply_file(STATE.blobs[digest], {"ETag": f'"cdn-{digest[:8]}"'})
 
 
+class Proxy(Server):
+    name = "s3"
+
+    def do_POST(self):
+        self.answer()
+
+    def do_DELETE(self):
+        self.answer()
+
+    def serve(self, url):
+        """Faults: lose (the request is carried out, its answer never comes)."""
+        connection = http.client.HTTPConnection("127.0.0.1", STATE.target)
+        connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            connection.putheader(name, value)
+        connection.endheaders(self.body)
+        answer = connection.getresponse()
+        body = answer.read()
+        if "lose" in self.fault:
+            self.close_connection = True
+            self.connection.shutdown(2)
+            return
+        headers = {name: value for name, value in answer.getheaders()
+                   if name not in ("Connection", "Transfer-Encoding", "Date", "Server")}
+        self.reply(answer.status, body, headers)
+
+
 class ControlServer(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments):
         pass
@@ -252,13 +289,13 @@ class ControlServer(http.server.BaseHTTPRequestHandler):
 
 def main():
     ports = []
-    for handler in (Hub, Cdn, ControlServer):
+    for handler in (Hub, Cdn, Proxy, ControlServer):
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         server.daemon_threads = True
         handler.port = server.server_address[1]
         ports.append(handler.port)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"hub {ports[0]} cdn {ports[1]} control {ports[2]} ready", flush=True)
+    print(f"hub {ports[0]} cdn {ports[1]} s3 {ports[2]} control {ports[3]} ready", flush=True)
     threading.Event().wait()
 
 

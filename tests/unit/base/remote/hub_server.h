@@ -24,11 +24,12 @@ class HubServer {
         << process_->standard_error();
     char word[8];
     std::istringstream line(process_->standard_output());
-    line >> word >> hub_port_ >> word >> cdn_port_ >> word >> control_port_;
+    line >> word >> hub_port_ >> word >> cdn_port_ >> word >> s3_port_ >> word >> control_port_;
   }
 
   std::string hub() const { return "http://127.0.0.1:" + std::to_string(hub_port_); }
   std::string cdn() const { return "http://127.0.0.1:" + std::to_string(cdn_port_); }
+  std::string s3() const { return "http://127.0.0.1:" + std::to_string(s3_port_); }
   int cdn_port() const { return cdn_port_; }
   int hub_port() const { return hub_port_; }
 
@@ -48,7 +49,7 @@ class HubServer {
 
  private:
   std::unique_ptr<Subprocess> process_;
-  int hub_port_ = 0, cdn_port_ = 0, control_port_ = 0;
+  int hub_port_ = 0, cdn_port_ = 0, s3_port_ = 0, control_port_ = 0;
 };
 
 // The bytes that the server's fill() makes.

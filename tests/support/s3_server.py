@@ -1,0 +1,81 @@
+"""Runs SeaweedFS as a server that speaks S3, on free ports of 127.0.0.1.
+
+usage: s3_server.py PROGRAM BUCKET FOLDER
+
+FOLDER gets the data and the log. Prints "s3 PORT ready" when the bucket is there. The keys are ACCESS_KEY
+and SECRET_KEY below, the region is us-east-1. The test ends this process and the program.
+"""
+import datetime
+import hashlib
+import hmac
+import http.client
+import json
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+
+ACCESS_KEY = "AKLONGHAULTEST"
+# With the letters that need escapes.
+SECRET_KEY = "secret/with+letters=that%need&escapes"
+LIMIT_SECONDS = 120
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def make_bucket(port, bucket):
+    """Returns whether the bucket is there now. A signature apart from the one that is tested."""
+    host, now = f"127.0.0.1:{port}", datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    scope, empty = f"{now[:8]}/us-east-1/s3/aws4_request", hashlib.sha256().hexdigest()
+    names = "host;x-amz-content-sha256;x-amz-date"
+    request = f"PUT\n/{bucket}\n\nhost:{host}\nx-amz-content-sha256:{empty}\nx-amz-date:{now}\n\n{names}\n{empty}"
+    text = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    key = b"AWS4" + SECRET_KEY.encode()
+    for part in [*scope.split("/"), text]:
+        key = hmac.digest(key, part.encode(), "sha256")
+    try:
+        connection = http.client.HTTPConnection(host, timeout=10)
+        connection.request("PUT", f"/{bucket}", headers={
+            "x-amz-content-sha256": empty, "x-amz-date": now,
+            "Authorization": f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope}, SignedHeaders={names}, "
+                             f"Signature={key.hex()}"})
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def main():
+    program, bucket, folder = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+    config = folder / "s3.json"
+    config.write_text(json.dumps({"identities": [{
+        "name": "test", "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+        "actions": ["Admin", "Read", "Write", "List"]}]}))
+    parts = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc",
+             "s3.port", "s3.port.grpc"]
+    ports = dict(zip(parts, free_ports(len(parts))))
+    process = subprocess.Popen(
+        [program, "-logtostderr=true", "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer",
+         "-s3", f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false",
+         "-volume.max=8", "-master.volumeSizeLimitMB=64", "-filer.localSocket=" + str(folder / "filer.sock"),
+         "-s3.localSocket=" + str(folder / "s3.sock"),
+         *(f"-{part}={port}" for part, port in ports.items())],
+        stdout=subprocess.DEVNULL, stderr=open(folder / "log", "wb"))
+    # The server has no sign of its own that all its parts are up.
+    end = time.monotonic() + LIMIT_SECONDS
+    while not make_bucket(ports["s3.port"], bucket):
+        if process.poll() is not None or time.monotonic() > end:
+            sys.exit(f"{program} does not serve S3:\n" + (folder / "log").read_text(errors="replace")[-4000:])
+        time.sleep(0.05)
+    print(f"s3 {ports['s3.port']} ready", flush=True)
+    sys.exit(process.wait())
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ ALLOWED = {
     "base/yaml": BASE,
     "base/flags": BASE,
     "base/http": BASE,
+    "base/remote": BASE + ["base/http"],
     "base/metrics": BASE,
     "proto/wire": BASE,
     "proto/identity": BASE,

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/http/retries.h"
+#include "base/printable.h"
 #include "base/version.h"
 
 namespace longhaul::http {
@@ -139,7 +140,7 @@ int OnProgress(void* transfer, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
 curl_socket_t OnSocket(void* transfer, curlsocktype, struct curl_sockaddr* address) {
   Transfer& self = Of(transfer);
   if (!self.options.hosts.environment_proxy && !IsPublic(address->addr) &&
-      !MatchesHost(self.url, self.options.hosts.private_hosts)) {
+      !MatchesHost(self.url, self.options.hosts.local_hosts)) {
     self.refused_address = true;
     return CURL_SOCKET_BAD;
   }
@@ -151,7 +152,7 @@ Status ErrorOf(const Transfer& transfer, CURLcode code, const char* message) {
   if (transfer.refused_address && code == CURLE_COULDNT_CONNECT) {
     return PermissionDenied(
         "{}: {} is a private or local address; expected one of the public internet, or a host that "
-        "is allowed by name to be private",
+        "is allowed as a local one",
         shown, transfer.url.host);
   }
   const std::string text =
@@ -182,12 +183,29 @@ HeaderList HeadersOf(const Request& request, bool with_secrets) {
     [[maybe_unused]] curl_slist* const same = list.release();
     list.reset(longer);
   };
-  add("Expect:");  // do not wait for "100 Continue"
+  add("Expect:");                    // do not wait for "100 Continue"
+  add("Accept-Encoding: identity");  // sizes and ranges are those of the object itself
   for (const std::string& header : request.headers) add(header);
   for (const std::string& header : request.secrets) {
     if (with_secrets) add(header);
   }
   return list;
+}
+
+// A header with the end of a line in it would become two.
+Status CheckHeaders(const Request& request) {
+  for (const auto* headers : {&request.headers, &request.secrets}) {
+    for (const std::string& header : *headers) {
+      const bool is_good = std::ranges::none_of(header, [](char letter) {
+        return (static_cast<unsigned char>(letter) < 0x20 && letter != '\t') || letter == 0x7f;
+      });
+      if (is_good) continue;
+      return InvalidArgument(
+          "{}: the header {} has control characters in it; check where it is from",
+          ShownUrl(request.url), Printable(header.substr(0, header.find(':')), 100));
+    }
+  }
+  return absl::OkStatus();
 }
 
 bool HasBody(const Request& request) {
@@ -331,6 +349,7 @@ Client::~Client() = default;
 StatusOr<Answer> Client::Send(const Request& request, const Call& call,
                               const Receiver* receiver) const {
   LH_ASSIGN_OR_RETURN(Url url, ParseUrl(request.url));
+  LH_RETURN_IF_ERROR(CheckHeaders(request));
   const std::string first_origin = url.origin();
   const bool follows =
       request.redirects > 0 && (request.method == "GET" || request.method == "HEAD");

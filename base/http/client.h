@@ -6,7 +6,7 @@
 //
 // Thread-safe. Calls block, and end at their deadline or soon (about a second) after `given_up`.
 // Errors of Send. The code of an answer is no error of Send; ErrorOfAnswer makes one of it.
-//   kInvalidArgument     not an address of a web server
+//   kInvalidArgument     not an address of a web server, or a header with control characters
 //   kPermissionDenied    the HostRules forbid the address, a redirect's target, or the IP address
 //   kUnavailable         no connection, or an answer that broke off: try again (retries.h)
 //   kFailedPrecondition  too many redirects, a wrong certificate, a body that is too long

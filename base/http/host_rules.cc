@@ -147,7 +147,7 @@ bool IsPublic6(std::span<const uint8_t, 16> bytes) {
 }  // namespace
 
 HostRules HostRules::Trusting() {
-  return {.hosts = {}, .private_hosts = {"*"}, .plain_http = true, .environment_proxy = true};
+  return {.hosts = {}, .local_hosts = {"*"}, .environment_proxy = true};
 }
 
 std::string Url::origin() const {
@@ -171,14 +171,14 @@ bool MatchesHost(const Url& url, const std::vector<std::string>& patterns) {
 }
 
 Status CheckUrl(const Url& url, const HostRules& rules) {
-  if (url.scheme != "https" && !rules.plain_http) {
-    return PermissionDenied("expected https, got {}; everybody on the way can read and change http",
-                            Printable(ShownUrl(url.text), 200));
+  if (MatchesHost(url, rules.local_hosts)) return absl::OkStatus();
+  if (url.scheme != "https") {
+    return PermissionDenied(
+        "expected https, got {}; everybody on the way can read and change http, so only hosts that "
+        "are allowed as local ones may speak it",
+        Printable(ShownUrl(url.text), 200));
   }
-  if (rules.hosts.empty() || MatchesHost(url, rules.hosts) ||
-      MatchesHost(url, rules.private_hosts)) {
-    return absl::OkStatus();
-  }
+  if (rules.hosts.empty() || MatchesHost(url, rules.hosts)) return absl::OkStatus();
   return PermissionDenied(
       "{}:{} is not among the allowed hosts ({}); allow it, or use another address", url.host,
       url.port, fmt::join(rules.hosts, ", "));

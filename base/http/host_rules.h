@@ -23,11 +23,10 @@ namespace longhaul::http {
 struct HostRules {
   // The hosts that may be asked. Empty: every host.
   std::vector<std::string> hosts = {};
-  // Hosts that may have a private, link-local or loopback IP address. They may be asked although
-  // `hosts` does not list them.
-  std::vector<std::string> private_hosts = {};
-  // Whether http:// is allowed beside https://. Everybody on the way can read and change http.
-  bool plain_http = false;
+  // Hosts of one's own network. They may have a private, link-local or loopback IP address, and may
+  // speak http, which everybody on the way can read and change. They may be asked although `hosts`
+  // does not list them.
+  std::vector<std::string> local_hosts = {};
   // Whether HTTPS_PROXY and its like are obeyed. The proxy then looks names up, so nothing checks
   // the IP addresses behind them.
   bool environment_proxy = false;

@@ -132,6 +132,11 @@ Status ReadRanges(const Place& place, const Tools& tools, const Address& object,
   }
   if (count == 0) return absl::OkStatus();
   const uint64_t part = std::max<uint64_t>(tools.options.part_bytes, 1);
+  // Once before the threads begin, each of which would ask a hub for the same address.
+  if (count > part) {
+    LH_RETURN_IF_ERROR(
+        tools.Repeat(call, [&] { return place.Find(object, version, call).status(); }));
+  }
   Reading reading(place, tools, object, version, take);
   return SideBySide((count - 1) / part + 1, tools.options.parallel, call,
                     [&](uint64_t number, const http::Call& inner) {

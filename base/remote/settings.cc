@@ -176,4 +176,15 @@ StatusOr<Settings> FindSettings(const Environment& environment) {
   return settings;
 }
 
+http::HostRules RulesFor(const Endpoints& endpoints) {
+  http::HostRules rules{.hosts = {"huggingface.co", "*.huggingface.co", "*.hf.co",
+                                  "*.amazonaws.com", "*.googleapis.com"}};
+  for (const std::string& endpoint : {endpoints.hub, endpoints.s3, endpoints.google}) {
+    const StatusOr<http::Url> url = http::ParseUrl(endpoint);
+    if (!url.ok() || (url->scheme == "https" && http::MatchesHost(*url, rules.hosts))) continue;
+    rules.local_hosts.push_back(fmt::format("{}:{}", url->host, url->port));
+  }
+  return rules;
+}
+
 }  // namespace longhaul::remote

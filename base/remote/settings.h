@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/http/host_rules.h"
 #include "base/status.h"
 
 namespace longhaul::remote {
@@ -77,5 +78,10 @@ Environment ProcessEnvironment();
 // profile that is not there; kInvalidArgument for an endpoint that is no address; by errno for a
 // file that is there and cannot be read. Messages name variables and files, never their contents.
 StatusOr<Settings> FindSettings(const Environment& environment = ProcessEnvironment());
+
+// Returns rules that allow these servers, Amazon's and Google's clouds, and the hosts to which
+// huggingface.co redirects. Only servers that are named in `endpoints` may be private or speak
+// http, because whoever started this program named them.
+http::HostRules RulesFor(const Endpoints& endpoints);
 
 }  // namespace longhaul::remote

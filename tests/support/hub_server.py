@@ -1,15 +1,16 @@
 """A hub of models and data sets, its CDN, and the misbehaviour of both, for tests of base/remote.
 
-usage: hub_server.py
+usage: hub_server.py CERTIFICATE
 
-Listens on four free ports of 127.0.0.1 and prints "hub PORT cdn PORT s3 PORT control PORT ready". The test ends
-this process.
+Listens on free ports of 127.0.0.1 and prints "hub PORT cdn PORT s3 PORT tls PORT control PORT ready". Writes the
+certificate of the server "tls" to the file CERTIFICATE. The test ends this process.
 
   hub      /api/models/ORG/NAME/revision/REV, /ORG/NAME/resolve/REV/PATH, the same for datasets.
            Repositories of ORG "private" want the token hf_good. Files of more than 1000 bytes are
            redirected to the CDN by an address that expires.
   cdn      /blob/SHA256?Expires=...&sig=N, and /web/PATH without a signature; PUT /web/PATH writes.
   s3       passes requests on to another server as they are (command "forward").
+  tls      the CDN over https.
   control  POST / with a list of commands in JSON; see Control.
 """
 import hashlib
@@ -17,6 +18,9 @@ import http.client
 import http.server
 import json
 import re
+import ssl
+import subprocess
+import sys
 import threading
 import urllib.parse
 
@@ -272,6 +276,20 @@ class Proxy(Server):
         self.reply(answer.status, body, headers)
 
 
+class TlsCdn(Cdn):
+    name = "tls"
+
+
+def with_tls(server, certificate):
+    key = certificate + ".key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=test",
+                    "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+
+
 class ControlServer(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments):
         pass
@@ -289,13 +307,15 @@ class ControlServer(http.server.BaseHTTPRequestHandler):
 
 def main():
     ports = []
-    for handler in (Hub, Cdn, Proxy, ControlServer):
+    for handler in (Hub, Cdn, Proxy, TlsCdn, ControlServer):
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         server.daemon_threads = True
+        if handler is TlsCdn:
+            with_tls(server, sys.argv[1])
         handler.port = server.server_address[1]
         ports.append(handler.port)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"hub {ports[0]} cdn {ports[1]} s3 {ports[2]} control {ports[3]} ready", flush=True)
+    print("hub {} cdn {} s3 {} tls {} control {} ready".format(*ports), flush=True)
     threading.Event().wait()
 
 

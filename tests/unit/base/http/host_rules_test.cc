@@ -106,7 +106,7 @@ TEST(FollowUrl, ResolvesWhatIsRelative) {
 
 TEST(CheckUrl, NamesAndPorts) {
   const HostRules rules{.hosts = {"huggingface.co", "*.hf.co", "minio.lan:9000", "other.lan:*"},
-                        .private_hosts = {"mine.lan"}};
+                        .local_hosts = {"mine.lan"}};
   const auto code = [&](const char* text) {
     return CheckUrl(ParseUrl(text).value(), rules).code();
   };

@@ -6,9 +6,11 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
 
 namespace longhaul::testing {
 
@@ -17,19 +19,22 @@ class HubServer {
   using Json = nlohmann::json;
 
   HubServer() {
-    auto started = Subprocess::Start({HUB_SERVER_PYTHON, HUB_SERVER_SCRIPT});
+    auto started = Subprocess::Start({HUB_SERVER_PYTHON, HUB_SERVER_SCRIPT, certificate()});
     EXPECT_TRUE(started.ok()) << started.status();
     process_ = *std::move(started);
     EXPECT_TRUE(process_->WaitForOutput("ready", Deadline::After(absl::Seconds(60))))
         << process_->standard_error();
     char word[8];
     std::istringstream line(process_->standard_output());
-    line >> word >> hub_port_ >> word >> cdn_port_ >> word >> s3_port_ >> word >> control_port_;
+    line >> word >> hub_port_ >> word >> cdn_port_ >> word >> s3_port_ >> word >> tls_port_ >>
+        word >> control_port_;
   }
 
   std::string hub() const { return "http://127.0.0.1:" + std::to_string(hub_port_); }
   std::string cdn() const { return "http://127.0.0.1:" + std::to_string(cdn_port_); }
   std::string s3() const { return "http://127.0.0.1:" + std::to_string(s3_port_); }
+  std::string tls() const { return "https://127.0.0.1:" + std::to_string(tls_port_); }
+  std::string certificate() const { return folder_.path() + "/certificate.pem"; }
   int cdn_port() const { return cdn_port_; }
   int hub_port() const { return hub_port_; }
 
@@ -48,8 +53,9 @@ class HubServer {
   }
 
  private:
+  const TempDir folder_;
   std::unique_ptr<Subprocess> process_;
-  int hub_port_ = 0, cdn_port_ = 0, s3_port_ = 0, control_port_ = 0;
+  int hub_port_ = 0, cdn_port_ = 0, s3_port_ = 0, tls_port_ = 0, control_port_ = 0;
 };
 
 // The bytes that the server's fill() makes.

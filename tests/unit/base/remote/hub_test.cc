@@ -29,8 +29,7 @@ class HubTest : public ::testing::Test {
  protected:
   void SetUp() override {
     settings_.endpoints.hub = server_.hub();
-    options_.hosts = {
-        .hosts = {"127.0.0.1:*"}, .private_hosts = {"127.0.0.1:*"}, .plain_http = true};
+    options_.hosts = {.hosts = {"127.0.0.1:*"}, .local_hosts = {"127.0.0.1:*"}};
     options_.part_bytes = kPart;
     options_.parallel = 4;
     options_.patience.sleep = [this](absl::Duration pause) {
@@ -118,12 +117,9 @@ TEST_F(HubTest, ReadsSmallAndLargeFilesAndRanges) {
 }
 
 TEST_F(HubTest, TheHubIsAskedOnceForManyRanges) {
-  const Store store = MakeStore();
-  const Version version = store.Look(large_).value();
+  const Version version = MakeStore().Look(large_).value();
   server_.Do("log");
-  options_.parallel = 1;
-  const Store one(settings_, options_);
-  EXPECT_EQ(ReadText(one, large_, version, 0, kLarge), testing::Fill('b', kLarge));
+  EXPECT_EQ(ReadText(MakeStore(), large_, version, 0, kLarge), testing::Fill('b', kLarge));
   int hub = 0, cdn = 0;
   for (const Json& request : server_.Do("log")) ++(request["server"] == "hub" ? hub : cdn);
   EXPECT_EQ(hub, 1);
@@ -353,27 +349,30 @@ TEST_F(HubTest, HostsThatAreNotAllowedAreNotReached) {
     EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
     return ErrorText(status);
   };
-  const std::string file = Web("file", 'a', 100);
   const std::string hub = "127.0.0.1:" + std::to_string(server_.hub_port());
-  EXPECT_THAT(refused({}, file), HasSubstr("expected https"));
-  // Allowed by its name, but not to be private.
-  EXPECT_THAT(refused({.plain_http = true}, file), HasSubstr("is a private or local address"));
-  EXPECT_THAT(refused({.hosts = {"127.0.0.1:*"}, .plain_http = true}, file),
+  EXPECT_THAT(refused({}, Web("file", 'a', 100)), HasSubstr("expected https"));
+  // Allowed by its name, but not as a local host.
+  const std::string file = server_.tls() + "/web/file";
+  EXPECT_THAT(refused({}, file), HasSubstr("is a private or local address"));
+  EXPECT_THAT(refused({.hosts = {"127.0.0.1:*"}}, file),
               HasSubstr("is a private or local address"));
-  const std::string named = "http://localhost:" + std::to_string(server_.cdn_port()) + "/web/file";
-  EXPECT_THAT(refused({.hosts = {"localhost:*"}, .plain_http = true}, named),
-              HasSubstr("is a private or local address"));
-  const std::string number =
-      "http://2130706433:" + std::to_string(server_.cdn_port()) + "/web/file";
-  EXPECT_THAT(refused({.plain_http = true}, number), HasSubstr("is a private or local address"));
+  for (const char* other : {"localhost", "2130706433", "[::ffff:127.0.0.1]"}) {
+    std::string named = file;
+    named.replace(named.find("127.0.0.1"), 9, other);
+    EXPECT_THAT(refused({}, named), HasSubstr("is a private or local address")) << named;
+  }
   EXPECT_EQ(server_.Do("log"), Json::array());
   // A redirect from a host that is allowed to one that is not.
-  EXPECT_THAT(refused({.hosts = {hub}, .private_hosts = {hub}, .plain_http = true},
+  EXPECT_THAT(refused({.hosts = {"example.org"}, .local_hosts = {hub}},
                       "hf://org/model/weights/model.safetensors"),
-              HasSubstr("is not among the allowed hosts"));
-  EXPECT_THAT(refused({.private_hosts = {hub}, .plain_http = true},
-                      "hf://org/model/weights/model.safetensors"),
+              HasSubstr("expected https"));
+  settings_.endpoints.ca_file = server_.certificate();
+  server_.Fault("hub", {{"status", 302}, {"headers", {{"Location", file}}}});
+  EXPECT_THAT(refused({.local_hosts = {hub}}, server_.hub() + "/moved"),
               HasSubstr("is a private or local address"));
+  server_.Fault("hub", {{"status", 302}, {"headers", {{"Location", file}}}});
+  EXPECT_THAT(refused({.hosts = {"example.org"}, .local_hosts = {hub}}, server_.hub() + "/moved"),
+              HasSubstr("is not among the allowed hosts"));
   for (const Json& request : server_.Do("log")) EXPECT_EQ(request["server"], "hub");
 }
 
@@ -419,6 +418,37 @@ TEST_F(HubTest, AWebAddressIsWrittenByPut) {
   EXPECT_TRUE(absl::IsInvalidArgument(
       store.Write(At("hf://org/model/x"), std::as_bytes(std::span(text))).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(store.List(At(server_.cdn() + "/web/")).status()));
+}
+
+TEST_F(HubTest, CertificatesAreChecked) {
+  Web("file", 'a', 100);
+  const Address file = At(server_.tls() + "/web/file");
+  options_.patience.attempts = 1;
+  const Status unknown = MakeStore().Look(file).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(unknown)) << unknown;
+  settings_.endpoints.ca_file = server_.certificate();
+  EXPECT_EQ(MakeStore().ReadAll(file, 100).value(), testing::Fill('a', 100));
+  // For another name.
+  Address named = file;
+  named.place.replace(named.place.find("127.0.0.1"), 9, "localhost");
+  options_.hosts.hosts.clear();
+  options_.hosts.local_hosts = {"localhost:*"};
+  const Status other = MakeStore().Look(named).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(other)) << other;
+}
+
+TEST_F(HubTest, ARedirectNeverLeadsFromHttpsToHttp) {
+  settings_.endpoints.ca_file = server_.certificate();
+  server_.Fault("tls", {{"status", 302}, {"headers", {{"Location", Web("file", 'a', 100)}}}});
+  const Status status = MakeStore().Look(At(server_.tls() + "/web/file")).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(ErrorText(status), HasSubstr("from https to http"));
+}
+
+TEST_F(HubTest, TagsOfStrangersDoNotBecomeHeaders) {
+  const Address file = At(Web("file", 'a', 100));
+  ReadText(MakeStore(), file, {.bytes = 100, .tag = "\"x\"\r\nAuthorization: y"}, 0, 100);
+  EXPECT_TRUE(absl::IsInvalidArgument(status_)) << status_;
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ class S3Test : public ::testing::Test {
                                 .secret_key = Secret("secret/with+letters=that%need&escapes")};
     settings_.endpoints.google = settings_.endpoints.s3;
     settings_.credentials.google = settings_.credentials.s3;
-    options_.hosts = {.private_hosts = {"127.0.0.1:*"}, .plain_http = true};
+    options_.hosts = {.local_hosts = {"127.0.0.1:*"}};
     options_.patience.sleep = [this](absl::Duration) { ++pauses_; };
     options_.part_bytes = 5 * kMega;
     options_.largest_single_write = 8 * kMega;

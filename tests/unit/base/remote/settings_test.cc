@@ -113,5 +113,23 @@ TEST_F(SettingsTest, ErrorsNameThePlaceAndNeverTheSecret) {
                                Not(HasSubstr("top-secret"))));
 }
 
+TEST(RulesFor, OnlyServersThatTheUserNamedMayBePrivate) {
+  const auto code = [](const http::HostRules& rules, const char* url) {
+    return http::CheckUrl(http::ParseUrl(url).value(), rules).code();
+  };
+  const http::HostRules usual = RulesFor({});
+  EXPECT_TRUE(usual.local_hosts.empty());
+  for (const char* url :
+       {"https://huggingface.co/x", "https://cas-bridge.xethub.hf.co/x",
+        "https://bucket.s3.eu-west-1.amazonaws.com/x", "https://storage.googleapis.com/x"}) {
+    EXPECT_EQ(code(usual, url), absl::StatusCode::kOk) << url;
+  }
+  EXPECT_EQ(code(usual, "https://example.org/"), absl::StatusCode::kPermissionDenied);
+  const http::HostRules own = RulesFor({.s3 = "http://minio.lan:9000"});
+  EXPECT_EQ(own.local_hosts, std::vector<std::string>{"minio.lan:9000"});
+  EXPECT_EQ(code(own, "http://minio.lan:9000/bucket"), absl::StatusCode::kOk);
+  EXPECT_EQ(code(own, "http://minio.lan:9001/bucket"), absl::StatusCode::kPermissionDenied);
+}
+
 }  // namespace
 }  // namespace longhaul::remote

@@ -29,7 +29,7 @@ http::ClientOptions ClientOptionsOf(const Settings& settings, const Options& opt
 }  // namespace
 
 struct Store::Parts {
-  Parts(const Settings& settings, Options options)
+  Parts(const Settings& settings, const Options& options)
       : tools{.settings = settings,
               .options = options,
               .client = http::Client(ClientOptionsOf(settings, options))} {}
@@ -56,8 +56,8 @@ struct Store::Parts {
   const std::unique_ptr<const Place> web = MakeWeb(tools);
 };
 
-Store::Store(const Settings& settings, Options options)
-    : parts_(std::make_unique<const Parts>(settings, std::move(options))) {}
+Store::Store(const Settings& settings, const Options& options)
+    : parts_(std::make_unique<const Parts>(settings, options)) {}
 Store::~Store() = default;
 
 StatusOr<Listing> Store::List(const Address& folder, const http::Call& call) const {

@@ -2,7 +2,7 @@
 // and on web servers. Addresses: address.h. Credentials and servers: settings.h.
 //
 //   LH_ASSIGN_OR_RETURN(const Settings settings, FindSettings());
-//   const Store store(settings, {.hosts = http::HostRules{}});
+//   const Store store(settings, {.hosts = RulesFor(settings.endpoints)});
 //   LH_ASSIGN_OR_RETURN(const Address folder, ParseAddress("hf://org/model@main/"));
 //   LH_ASSIGN_OR_RETURN(const Listing listing, store.List(folder));   // listing.at names a commit
 //   for (const Entry& entry : listing.entries) {
@@ -90,7 +90,7 @@ using Take = std::function<Status(uint64_t offset, std::span<const std::byte>)>;
 
 class Store {
  public:
-  Store(const Settings& settings, Options options);
+  Store(const Settings& settings, const Options& options);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;

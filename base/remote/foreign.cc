@@ -62,6 +62,45 @@ bool IsCommit(std::string_view text) {
          });
 }
 
+// The member `name` of an object, if that is an object, too.
+const Json* ObjectIn(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() || !found->is_object() ? nullptr : &*found;
+}
+
+// The first element of the list `name`, if that is an object.
+const Json* FirstIn(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_array() || found->empty()) return nullptr;
+  return found->front().is_object() ? &found->front() : nullptr;
+}
+
+// Numbers of parts, "00001" and on, with their addresses, and "chunk_size"; or headers.
+Status ReadUploadHeader(const Json& header, uint64_t bytes, LargeUpload& upload) {
+  const std::string part_bytes = TextIn(header, "chunk_size");
+  std::vector<std::pair<uint64_t, std::string>> parts;
+  for (const auto& [name, value] : header.items()) {
+    if (!value.is_string()) continue;
+    if (part_bytes.empty()) {
+      upload.headers.push_back(fmt::format("{}: {}", name, value.get<std::string>()));
+    } else if (const auto number = NumberOf(name)) {
+      parts.emplace_back(*number, value.get<std::string>());
+    }
+  }
+  if (part_bytes.empty()) return absl::OkStatus();
+  upload.part_bytes = NumberOf(part_bytes).value_or(0);
+  std::ranges::sort(parts);
+  for (auto& [number, url] : parts) {
+    upload.part_urls.push_back(std::move(url));
+    if (number != upload.part_urls.size()) return Unexpected("addresses of parts from 1 on");
+  }
+  if (upload.part_bytes == 0 || bytes == 0 ||
+      (bytes - 1) / upload.part_bytes + 1 != upload.part_urls.size()) {
+    return Unexpected("an address for each part of a file");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 StatusOr<BucketPage> ParseBucketPage(std::string_view xml) {
@@ -127,6 +166,47 @@ StatusOr<HubRevision> ParseHubRevision(std::string_view json) {
     revision.entries.push_back(std::move(entry));
   }
   return revision;
+}
+
+StatusOr<bool> ParseUploadMode(std::string_view json) {
+  const Json document = Json::parse(json, nullptr, false);
+  const Json* const file = document.is_object() ? FirstIn(document, "files") : nullptr;
+  const std::string mode = file == nullptr ? "" : TextIn(*file, "uploadMode");
+  if (mode == "lfs" || mode == "regular") return mode == "lfs";
+  return Unexpected("an \"uploadMode\" of lfs or regular");
+}
+
+StatusOr<LargeUpload> ParseLargeUpload(std::string_view json, uint64_t bytes) {
+  const Json document = Json::parse(json, nullptr, false);
+  const Json* const object = document.is_object() ? FirstIn(document, "objects") : nullptr;
+  if (object == nullptr || object->contains("error")) return Unexpected("a place for a large file");
+  LargeUpload upload;
+  const Json* const actions = ObjectIn(*object, "actions");
+  if (actions == nullptr) return upload;
+  if (const Json* const action = ObjectIn(*actions, "upload")) {
+    upload.url = TextIn(*action, "href");
+    if (upload.url.empty()) return Unexpected("the address for a large file");
+    if (const Json* const header = ObjectIn(*action, "header")) {
+      LH_RETURN_IF_ERROR(ReadUploadHeader(*header, bytes, upload));
+    }
+  }
+  if (const Json* const action = ObjectIn(*actions, "verify")) {
+    upload.verify_url = TextIn(*action, "href");
+    if (const Json* const header = ObjectIn(*action, "header")) {
+      for (const auto& [name, value] : header->items()) {
+        if (!value.is_string()) continue;
+        upload.verify_headers.push_back(fmt::format("{}: {}", name, value.get<std::string>()));
+      }
+    }
+  }
+  return upload;
+}
+
+StatusOr<std::string> ParseHubCommit(std::string_view json) {
+  const Json document = Json::parse(json, nullptr, false);
+  std::string commit = document.is_object() ? TextIn(document, "commitOid") : "";
+  if (!IsCommit(commit)) return Unexpected("a commit as \"commitOid\"");
+  return commit;
 }
 
 }  // namespace longhaul::remote

@@ -34,4 +34,25 @@ struct HubRevision {
 };
 StatusOr<HubRevision> ParseHubRevision(std::string_view json);
 
+// Whether a hub wants a file as a large one (LFS): POST .../preupload/REVISION.
+StatusOr<bool> ParseUploadMode(std::string_view json);
+
+// How a large file gets to a hub's store: POST .../info/lfs/objects/batch, for one file.
+struct LargeUpload {
+  // Where the file goes. Empty: the hub has it already.
+  std::string url;
+  std::vector<std::string> headers;  // "Name: value", for `url`
+  // If not empty: the file goes to these addresses in parts of `part_bytes`, and `url` hears of
+  // their ETags.
+  std::vector<std::string> part_urls;
+  uint64_t part_bytes = 0;
+  // Hears, if not empty, that the file is there.
+  std::string verify_url;
+  std::vector<std::string> verify_headers;
+};
+StatusOr<LargeUpload> ParseLargeUpload(std::string_view json, uint64_t bytes);
+
+// The commit that a hub has made: POST .../commit/REVISION.
+StatusOr<std::string> ParseHubCommit(std::string_view json);
+
 }  // namespace longhaul::remote

@@ -10,6 +10,7 @@
 
 #include "base/printable.h"
 #include "base/remote/foreign.h"
+#include "base/remote/hub_upload.h"
 #include "base/remote/place.h"
 
 namespace longhaul::remote {
@@ -131,12 +132,27 @@ class Hub final : public Place {
     return true;
   }
 
-  StatusOr<Version> Write(const Address& object, std::span<const std::byte>,
-                          const http::Call&) const override {
-    return InvalidArgument(
-        "{}: files of a hub are written by its own tools; write to s3://, gs:// or a folder, and "
-        "upload from there",
-        Doing("cannot write", object));
+  StatusOr<Version> Write(const Address& object, std::span<const std::byte> bytes,
+                          const http::Call& call) const override {
+    if (tools_.settings.credentials.hub_token.empty()) {
+      return FailedPrecondition(
+          "{}: a hub takes files only with a token; set HF_TOKEN to the token of a user who may "
+          "write there",
+          Doing("cannot write", object));
+    }
+    Address written = object;
+    LH_ASSIGN_OR_RETURN(written.revision, WriteToHub(
+                                              tools_,
+                                              [this](std::string method, std::string url) {
+                                                return Ask(std::move(method), std::move(url));
+                                              },
+                                              object, bytes, call));
+    Version version;
+    LH_RETURN_IF_ERROR(tools_.Repeat(call, [&]() -> Status {
+      LH_ASSIGN_OR_RETURN(version, Look(written, call));
+      return absl::OkStatus();
+    }));
+    return version;
   }
 
   StatusOr<SignedAddress> SignRead(const Address& object, absl::Duration,

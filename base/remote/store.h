@@ -114,8 +114,8 @@ class Store {
   Status ReadToFile(const Address& object, const Version& version, const std::string& path,
                     const http::Call& call = {}) const;
 
-  // Writes an object whole, over an older one. It appears whole or not at all. Not for hubs. A web
-  // address must be signed for PUT.
+  // Writes an object whole, over an older one. It appears whole or not at all. On a hub the write
+  // is a commit on the branch that the address names. A web address must be signed for PUT.
   StatusOr<Version> Write(const Address& object, std::span<const std::byte> bytes,
                           const http::Call& call = {}) const;
 

@@ -6,6 +6,7 @@ Listens on free ports of 127.0.0.1 and prints "hub PORT cdn PORT s3 PORT tls POR
 certificate of the server "tls" to the file CERTIFICATE. The test ends this process.
 
   hub      /api/models/ORG/NAME/revision/REV, /ORG/NAME/resolve/REV/PATH, the same for datasets.
+           Takes commits with the token hf_good: preupload, LFS (files of more than 3 * PART bytes in parts), commit.
            Repositories of ORG "private" want the token hf_good. Files of more than 1000 bytes are
            redirected to the CDN by an address that expires.
   cdn      /blob/SHA256?Expires=...&sig=N, and /web/PATH without a signature; PUT /web/PATH writes.
@@ -13,6 +14,7 @@ certificate of the server "tls" to the file CERTIFICATE. The test ends this proc
   tls      the CDN over https.
   control  POST / with a list of commands in JSON; see Control.
 """
+import base64
 import hashlib
 import http.client
 import http.server
@@ -25,6 +27,7 @@ import threading
 import urllib.parse
 
 SMALL = 1000
+PART = 4000
 
 
 class State:
@@ -32,6 +35,7 @@ class State:
         self.lock = threading.Condition()
         self.repositories = {}  # "models/ORG/NAME" -> {"revisions": {name: commit}, "commits": {commit: {path: bytes}}}
         self.blobs = {}
+        self.uploads = {}  # path on the CDN -> bytes that came
         self.web = {}  # path -> (bytes, ETag or None)
         self.faults = []
         self.log = []
@@ -194,8 +198,60 @@ class Server(http.server.BaseHTTPRequestHandler):
 class Hub(Server):
     name = "hub"
 
+    def do_POST(self):
+        self.answer()
+
+    def write(self, path):
+        """Commits, by the four requests that they take."""
+        match = re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)/(preupload|commit)/(.+)", path)
+        if path == "/complete":
+            wanted = json.loads(self.body)
+            parts = [STATE.uploads[f"/upload/{wanted['oid']}/{part['partNumber']}"] for part in wanted["parts"]]
+            if any(part["etag"] != '"part"' for part in wanted["parts"]):
+                return self.reply(400)
+            STATE.uploads[f"/upload/{wanted['oid']}/0"] = b"".join(parts)
+            return self.reply(200, b"{}")
+        if self.headers.get("Authorization") != "Bearer hf_good":
+            return self.reply(401)
+        if path.endswith(".git/info/lfs/objects/batch"):
+            wanted = json.loads(self.body)["objects"][0]
+            oid, size = wanted["oid"], wanted["size"]
+            at = f"http://127.0.0.1:{Cdn.port}/upload/{oid}"
+            action = {"href": f"{at}/0?sig=1", "header": {"X-Store": "yes"}}
+            if size > 3 * PART:
+                action = {"href": f"http://127.0.0.1:{Hub.port}/complete", "header": {
+                    "chunk_size": str(PART),
+                    **{f"{i + 1:05}": f"{at}/{i + 1}?sig=1" for i in range((size - 1) // PART + 1)}}}
+            verify = {"href": f"http://127.0.0.1:{Hub.port}/verify", "header": {"Authorization": "Bearer hf_good"}}
+            actions = {} if oid in STATE.blobs else {"actions": {"upload": action, "verify": verify}}
+            return self.reply(200, json.dumps({"objects": [{**wanted, **actions}]}).encode())
+        if path == "/verify":
+            wanted = json.loads(self.body)
+            content = STATE.uploads[f"/upload/{wanted['oid']}/0"]
+            good = hashlib.sha256(content).hexdigest() == wanted["oid"] and len(content) == wanted["size"]
+            if good:
+                STATE.blobs[wanted["oid"]] = content
+            return self.reply(200 if good else 422)
+        if not match:
+            return self.reply(404)
+        if match[3] == "preupload":
+            file = json.loads(self.body)["files"][0]
+            mode = "lfs" if file["size"] > SMALL else "regular"
+            return self.reply(200, json.dumps({"files": [{"path": file["path"], "uploadMode": mode}]}).encode())
+        header, file = (json.loads(line) for line in self.body.splitlines())
+        value = file["value"]
+        content = base64.b64decode(value["content"]) if file["key"] == "file" else STATE.blobs[value["oid"]]
+        entry = STATE.repositories[f"{match[1]}/{match[2]}"]
+        old = entry["revisions"][match[4]]
+        commit = hashlib.sha1((old + header["value"]["summary"]).encode() + content).hexdigest()
+        entry["commits"][commit] = {**entry["commits"][old], value["path"]: content}
+        entry["revisions"][match[4]] = commit
+        return self.reply(200, json.dumps({"success": True, "commitOid": commit}).encode())
+
     def serve(self, url):
         path = urllib.parse.unquote(url.path)
+        if self.command == "POST":
+            return self.write(path)
         api = re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)/revision/(.+)", path)
         file = re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
         if not api and not file:
@@ -234,6 +290,9 @@ class Cdn(Server):
     port = 0
 
     def serve(self, url):
+        if url.path.startswith("/upload/") and self.command == "PUT":
+            STATE.uploads[url.path] = self.body
+            return self.reply(200, headers={"ETag": '"part"'})
         if url.path.startswith("/web/") and self.command == "PUT":
             STATE.web[url.path] = (self.body, '"put"')
             return self.reply(200, headers={"ETag": '"put"'})

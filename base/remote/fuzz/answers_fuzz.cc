@@ -26,6 +26,11 @@ LH_FUZZ_TARGET(remote_answers) {
     taken = true;
     if (revision->commit.size() < 40) std::abort();
   }
+  if (const auto upload = ParseLargeUpload(text, 5000); upload.ok()) {
+    taken = true;
+    if (!upload->part_urls.empty() && upload->part_bytes == 0) std::abort();
+  }
+  if (ParseUploadMode(text).ok() || ParseHubCommit(text).ok()) taken = true;
   if (const auto address = ParseAddress(text); address.ok()) {
     taken = true;
     const auto again = ParseAddress(ToString(*address));

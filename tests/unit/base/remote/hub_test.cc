@@ -413,8 +413,6 @@ TEST_F(HubTest, AWebAddressIsWrittenByPut) {
   EXPECT_EQ(store.Write(file, std::as_bytes(std::span(text))).value(),
             (Version{text.size(), "\"put\""}));
   EXPECT_EQ(store.ReadAll(file, text.size()).value(), text);
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      store.Write(At("hf://org/model/x"), std::as_bytes(std::span(text))).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(store.List(At(server_.cdn() + "/web/")).status()));
 }
 
@@ -447,6 +445,41 @@ TEST_F(HubTest, TagsOfStrangersDoNotBecomeHeaders) {
   const Address file = At(Web("file", 'a', 100));
   ReadText(MakeStore(), file, {.bytes = 100, .tag = "\"x\"\r\nAuthorization: y"}, 0, 100);
   EXPECT_TRUE(absl::IsInvalidArgument(status_)) << status_;
+}
+
+TEST_F(HubTest, FilesAreCommitted) {
+  const auto write = [&](const std::string& address, const std::string& text) {
+    return MakeStore().Write(At(address), std::as_bytes(std::span(text)));
+  };
+  const Status no_token = write("hf://org/model/x", "x").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(no_token));
+  EXPECT_THAT(ErrorText(no_token), HasSubstr("set HF_TOKEN"));
+  settings_.credentials.hub_token = Secret("hf_wrong");
+  EXPECT_TRUE(absl::IsPermissionDenied(write("hf://org/model/x", "x").status()));
+  settings_.credentials.hub_token = Secret("hf_good");
+  server_.Do("log");
+  const std::pair<const char*, std::string> files[] = {
+      {"hf://org/model/new/small file", "small"},
+      {"hf://org/model/new/whole", testing::Fill('w', 5'000)},
+      {"hf://org/model/new/parts", testing::Fill('p', 30'001)},
+      {"hf://org/model/new/again", testing::Fill('p', 30'001)}};  // the hub has these bytes
+  server_.Fault("cdn", {{"method", "PUT"}, {"status", 503}});
+  server_.Fault("hub", {{"with", "/commit/"}, {"status", 503}});
+  for (const auto& [address, text] : files) {
+    const auto version = write(address, text);
+    ASSERT_TRUE(version.ok()) << version.status();
+    EXPECT_EQ(version->bytes, text.size());
+    EXPECT_EQ(MakeStore().Look(At(address)).value(), *version);
+    EXPECT_EQ(MakeStore().ReadAll(At(address), text.size()).value(), text);
+  }
+  EXPECT_EQ(MakeStore().List(At("hf://org/model/new/")).value().entries.size(), 4);
+  EXPECT_EQ(MakeStore().List(At("hf://org/model")).value().entries.size(), 7);
+  int puts = 0;
+  for (const Json& request : server_.Do("log")) {
+    EXPECT_TRUE(request["server"] == "hub" || request["authorization"] == Json()) << request;
+    puts += request["method"] == "PUT" ? 1 : 0;
+  }
+  EXPECT_EQ(puts, 1 + 1 + 8);
 }
 
 }  // namespace

@@ -441,6 +441,22 @@ TEST_F(HubTest, ARedirectNeverLeadsFromHttpsToHttp) {
   EXPECT_THAT(ErrorText(status), HasSubstr("from https to http"));
 }
 
+TEST_F(HubTest, SecretsOfARequestStayWithItsOrigin) {
+  const http::Client client({.hosts = options_.hosts});
+  const http::Request request{.url = server_.hub() + "/moved",
+                              .secrets = {"Authorization: secret"}};
+  server_.Fault("hub", {{"status", 302}, {"headers", {{"Location", "/moved/again"}}}});
+  server_.Fault("hub", {{"status", 302}, {"headers", {{"Location", Web("file", 'a', 100)}}}});
+  server_.Do("log");
+  EXPECT_EQ(client.Send(request, {}).value().body, testing::Fill('a', 100));
+  const Json log = server_.Do("log");
+  ASSERT_EQ(log.size(), 3);
+  EXPECT_EQ(log[1]["path"], "/moved/again");
+  EXPECT_EQ(log[1]["authorization"], "secret");
+  EXPECT_EQ(log[2]["server"], "cdn");
+  EXPECT_EQ(log[2]["authorization"], Json());
+}
+
 TEST_F(HubTest, TagsOfStrangersDoNotBecomeHeaders) {
   const Address file = At(Web("file", 'a', 100));
   ReadText(MakeStore(), file, {.bytes = 100, .tag = "\"x\"\r\nAuthorization: y"}, 0, 100);

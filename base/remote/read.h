@@ -11,8 +11,8 @@ Status ReadRanges(const Place& place, const Tools& tools, const Address& object,
                   const http::Call& call);
 
 // Calls `work` with 0, 1, ... count - 1 from up to `threads` threads and waits for all. After the
-// first error no further number is begun, and the error is returned. Threads ask `failed`, which
-// work passes on as given_up, whether another one has failed.
+// first error no further number is begun, and the error is returned. The call that `work` gets is
+// given up also when another number has failed.
 Status SideBySide(uint64_t count, int threads, const http::Call& call,
                   const std::function<Status(uint64_t number, const http::Call& call)>& work);
 

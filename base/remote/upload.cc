@@ -75,9 +75,7 @@ class Upload {
   StatusOr<Version> Complete() {
     const std::string list = PartList();
     Version version{.bytes = bytes_.size()};
-    int sent = 0;
-    Status status = tools_.Repeat(call_, [&]() -> Status {
-      ++sent;
+    const Status status = tools_.Repeat(call_, [&]() -> Status {
       LH_ASSIGN_OR_RETURN(const http::Answer answer,
                           buckets_.Send("POST", object_, {{"uploadId", id_}},
                                         std::as_bytes(std::span(list)), call_, kWhat));
@@ -92,8 +90,9 @@ class Upload {
       }
       return absl::FailedPreconditionError(text);
     });
-    // The answer to an earlier request may have been lost, and the upload be complete.
-    if (absl::IsNotFound(status) && sent > 1) {
+    // The upload may be complete, and the answer that said so be lost. Libcurl, too, sends again
+    // when a connection that was idle ends without an answer.
+    if (absl::IsNotFound(status)) {
       const auto object = buckets_.Look(object_, call_);
       if (object.ok() && *object == Version{bytes_.size(), WholeTag()}) return object;
     }

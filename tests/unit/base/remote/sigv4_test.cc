@@ -10,7 +10,6 @@
 namespace longhaul::remote {
 namespace {
 
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "codec/predict/tables.h"
+#include "codec/quantized/format.h"
 #include "planner/planner.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/boundary/open_codecs.h"
@@ -18,7 +19,6 @@ namespace {
 
 constexpr uint64_t kFloat = 4, kHalf = 2;
 constexpr uint64_t kRoundingBytes = uint64_t{64} << 20;
-constexpr uint64_t kBoundaryBuffers = 4;
 constexpr uint64_t kTensorsOfTables = 2;
 // One on its way to a snapshot; or from a checkpoint, whose files hold those of both boundaries.
 constexpr uint64_t kTablesOnTheirWay = 2;
@@ -35,26 +35,33 @@ model::Ranks RanksOf(const GroupSpec& group) {
   return {.count = group.tensor, .experts = group.expert, .share_tokens = group.sequence};
 }
 
-// How many elements of a parameter the last of `ranks` holds. The last rank has the most rows of a
+// The part of a parameter that the last of `ranks` holds. The last rank has the most rows of a
 // vocabulary; of everything else all ranks have equally much.
+model::Shape ShareOfLast(const ModelSpec& spec, const model::Parameter& parameter,
+                         const model::Ranks& ranks) {
+  model::Shape shape = parameter.shape;
+  if (ranks.count == 1) return shape;
+  const StatusOr<model::Share> share = model::ShareOf(spec, parameter, ranks.count - 1, ranks);
+  if (!share.ok()) return shape;  // the run file's check refuses such a group
+  uint32_t extent = 0;
+  for (const model::Range& range : share->ranges) extent += range.end - range.begin;
+  (parameter.split.along == model::Along::kColumns ? shape.columns : shape.rows) = extent;
+  return shape;
+}
+
 uint64_t ElementsOf(const ModelSpec& spec, const model::Parameter& parameter,
                     const model::Ranks& ranks) {
-  if (ranks.count == 1) return parameter.shape.elements();
-  const StatusOr<model::Share> share = model::ShareOf(spec, parameter, ranks.count - 1, ranks);
-  if (!share.ok()) return parameter.shape.elements();  // the run file's check refuses such a group
-  uint64_t extent = 0;
-  for (const model::Range& range : share->ranges) extent += range.end - range.begin;
-  return extent * (parameter.split.along == model::Along::kColumns
-                       ? parameter.shape.rows
-                       : std::max(parameter.shape.columns, 1u));
+  return ShareOfLast(spec, parameter, ranks).elements();
 }
 
 uint64_t PartOf(uint64_t bytes, uint32_t ranks) {
   return (bytes + ranks - 1) / ranks;
 }
 
-uint64_t BytesOf(const model::Kept& kept, bool bf16) {
-  return kept.full * kFloat + kept.half * (bf16 ? kHalf : kFloat);
+uint64_t BytesOf(const model::Kept& kept, const RunSpec& spec, bool on_gpu) {
+  const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
+  const uint64_t before_weights = on_gpu || spec.model.lora ? 0 : kept.before_weights;
+  return (kept.full + before_weights) * kFloat + kept.half * (bf16 ? kHalf : kFloat);
 }
 
 // Sums `of_one` over the parameters of a stage.
@@ -96,16 +103,34 @@ uint64_t CastParameters(ModelSpec spec, uint32_t vocabulary, uint32_t layers, bo
   return TrainedBy(spec, vocabulary, layers, /*first=*/false, last, ranks);
 }
 
-// Bytes of parameters that are not trained.
+// Bytes of a frozen parameter's part `shape`, as a stage stores it.
+uint64_t StoredBytes(const model::Parameter& parameter, const model::Shape& shape, bool bf16) {
+  if (shape.elements() == 0) return 0;
+  switch (parameter.quantized) {
+    case QuantizeBase::kNf4:
+      return codec::quantized::Nf4Layout(shape.elements()).bytes;
+    case QuantizeBase::kInt8:
+      return codec::quantized::Int8Layout(shape.rows, shape.columns).bytes;
+    case QuantizeBase::kNone:
+      break;
+  }
+  return shape.elements() * (parameter.is_frozen_in_compute_type() && bf16 ? kHalf : kFloat);
+}
+
+// Bytes of parameters that are not trained, and of the memory into which the largest quantized
+// matrix is dequantized.
 uint64_t FrozenBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                      bool last) {
   const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
-  return SumOverParameters(
+  uint64_t largest = 0;  // elements
+  const uint64_t stored = SumOverParameters(
       spec.model, vocabulary, layers, first, last, [&](const model::Parameter& parameter) {
-        const uint64_t bytes = parameter.is_frozen_in_compute_type() && bf16 ? kHalf : kFloat;
-        return parameter.frozen ? bytes * ElementsOf(spec.model, parameter, RanksOf(spec.group))
-                                : 0;
+        if (!parameter.frozen) return uint64_t{0};
+        const model::Shape share = ShareOfLast(spec.model, parameter, RanksOf(spec.group));
+        if (parameter.is_quantized() && layers > 0) largest = std::max(largest, share.elements());
+        return StoredBytes(parameter, share, bf16);
       });
+  return stored + largest * (bf16 ? kHalf : kFloat);
 }
 
 // What a block's adapters keep of a token on each rank of a group: a number for each of the
@@ -204,13 +229,25 @@ uint64_t JoinedChunks(const RunSpec& spec, bool on_gpu) {
   return model.QueryChannels() * windowed / model.layers;
 }
 
-// Capped scores, a chunk at a time: what they were before and after the cap and the softmax, and
-// their gradients.
+// Capped scores, a chunk at a time: what they were before and after the cap and the softmax, their
+// gradients, and what products make of these.
 uint64_t ScoreBytes(const RunSpec& spec) {
   if (spec.model.attention_cap == 0) return 0;
+  constexpr uint64_t kCopies = 14;
   const uint64_t of_query = uint64_t{spec.train.microbatch_size} * spec.model.heads /
                             spec.group.tensor * spec.model.context;
-  return 6 * kFloat * of_query * model::QueriesOfChunk(spec.model.context, of_query);
+  return kCopies * kFloat * of_query *
+         model::QueriesOfChunk(spec.model.context, of_query, model::kScoresOfChunk);
+}
+
+// Sums that fused kernels make of queries' gradients, in fp32. Each document's are as long as it
+// is, and a tile of them more.
+uint64_t QueryGradientBytes(const RunSpec& spec) {
+  if (!spec.data.mask_documents || !HasFusedAttention(spec, /*on_gpu=*/true)) return 0;
+  const uint64_t documents =
+      model::MostDocumentsRecorded(spec.train.microbatch_size, spec.model.context);
+  return model::kTileOfDocument * documents * spec.model.QueryChannels() / spec.group.tensor *
+         kFloat;
 }
 
 // One is being written, or kept for an epoch that begins from it, while the next one is taken
@@ -371,7 +408,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   kept_by_block.half += RanksOfBlock(spec.model, RanksOf(spec.group));
   if (on_gpu) kept_by_block.half += PartOf(RepeatedKeysAndValues(spec), ranks);
   kept_by_block.half += PartOf(JoinedChunks(spec, on_gpu), ranks);
-  const uint64_t of_block = tokens * BytesOf(kept_by_block, bf16);
+  const uint64_t of_block = tokens * BytesOf(kept_by_block, spec, on_gpu);
   const uint64_t all_rows = spec.model.VocabularyOver(vocabulary);
   const uint64_t rows = PartOf(all_rows, ranks);  // of a rank
   const uint32_t slices = spec.pipeline.SlicesNow();
@@ -380,7 +417,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t copies_of_logits = spec.model.logit_cap > 0 ? 3 : 1;
   const uint64_t logits = last ? copies_of_logits * chunks.tokens * rows * kFloat : 0;
   const uint64_t of_loss =
-      last ? chunks.tokens * BytesOf(family.kept_by_final_norm(spec.model), bf16) + logits : 0;
+      last ? chunks.tokens * BytesOf(family.kept_by_final_norm(spec.model), spec, on_gpu) + logits
+           : 0;
   const uint64_t casts =
       bf16 ? CastParameters(spec.model, vocabulary, layers, last, RanksOf(spec.group)) * kHalf : 0;
 
@@ -445,7 +483,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
       break;
   }
   if (!on_gpu) return memory;
-  memory.fixed += kCublasBytes + kBoundariesInPassing * boundary + ScoreBytes(spec);
+  memory.fixed +=
+      kCublasBytes + kBoundariesInPassing * boundary + ScoreBytes(spec) + QueryGradientBytes(spec);
   if (!recomputes) {
     memory.per_flight += boundary + kSegmentBytes + DropoutBytes(spec, /*copies=*/1, on_gpu);
   }

@@ -43,6 +43,8 @@ uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t laye
 
 // Memory of the worker's program and its libraries.
 inline constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
+// Boundary tensors that the links of a stage hold, beside those of its microbatches in flight.
+inline constexpr uint64_t kBoundaryBuffers = 4;
 
 struct StageMemory {
   // Memory of the device; in a group, of each rank's device.
@@ -57,7 +59,9 @@ struct StageMemory {
 //
 // fixed, on the device:
 //   - each trained parameter: 8 bytes, its value and its gradient in fp32. Each frozen parameter
-//     (LoRA): its value alone, in the type of products, or in fp32 for norms
+//     (LoRA): its value alone, in the type of products, or in fp32 for norms. With quantize_base a
+//     matrix of a block: its stored form (codec/quantized/format.h); and for all of them together
+//     the largest one in the type of products
 //   - each number of optimizer state: 4 bytes, or 2 in bf16. On a GPU, state in bf16 needs 64 MiB
 //     more, where it is converted to fp32 piece by piece
 //   - on a CPU: the terms of `host` below, without encoded boundary tensors, the 64 MiB and
@@ -76,15 +80,17 @@ struct StageMemory {
 //     products, and 9 bytes a number of a piece of the mask: 64 Ki numbers on a CPU, 4 Mi on a GPU
 //   - kProgramBytes
 //   - on a GPU: 192 MiB for all workspaces that cuBLAS keeps, and 8 boundary tensors for
-//     temporaries of the pass that runs
+//     temporaries of the pass that runs; with capped scores of attention, 14 copies of a chunk of
+//     them (run/model/attention_chunks.h); with data.mask_documents in bf16, sums of queries'
+//     gradients in fp32, 128 tokens for each document of a recorded pass
 //
 // per_flight, on the device, for each microbatch of B x T tokens in flight:
 //   - what autograd keeps of each block and, on the last stage, of the final norm, by the family
 //     (Family::kept_by_block): 4 bytes a value, 2 bytes where products keep it in bf16. Last stage:
 //     also the log-softmax of the logits where they are one chunk. With LoRA: also, for a token, as
 //     many numbers as each adapter's rank; for adapters of experts, those of the token's experts.
-//     On a GPU in fp32, or with data.mask_documents or slices: keys and values for every head of
-//     queries
+//     On a GPU in fp32: keys and values for every head of queries. Where no fused kernel computes
+//     attention within windows: its output once more
 //   - the stage's input and output
 //   - on a GPU, because CUDA graphs have memory of their own for each microbatch: one boundary
 //     tensor, and 20 MiB lost because LibTorch allocates this much at a time. With dropout of
@@ -93,8 +99,10 @@ struct StageMemory {
 //   - with recomputation, instead of all terms above: the stage's input and output; with kBlocks
 //     also the inputs of all blocks but the first
 //   - with slices: for each later slice, keys and values of the earlier ones; with recomputation,
-//     only one copy of them. On a GPU also further copies, and gradients. On CPU and GPU, a mask of
-//     T x T bytes that all blocks share
+//     only one copy of them. On a GPU also further copies, and gradients
+//   - with slices, windows or data.mask_documents where no fused kernel computes attention (on a
+//     CPU, or in fp32): masks of T x T numbers that all blocks share, in the type of products, for
+//     each row with mask_documents
 //
 // host, beside a GPU:
 //   - a checkpoint's snapshot (StageStateBytes), or two where the run takes snapshots repeatedly

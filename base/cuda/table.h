@@ -20,7 +20,7 @@ struct KernelTable;  // transport/collective/engine/kernel_table.h
 namespace longhaul::cuda {
 
 // Must grow with every change of DeviceTable: a program refuses a module of another version.
-inline constexpr uint32_t kTableVersion = 11;
+inline constexpr uint32_t kTableVersion = 12;
 // The minimum compute capability for which the module has code.
 inline constexpr int kMinimumMajor = 8;
 inline constexpr int kMinimumMinor = 0;

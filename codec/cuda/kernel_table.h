@@ -41,6 +41,15 @@ struct TagcSelectArgs {
   unsigned long long* bitmap_dev;
   unsigned char* scratch_dev;
 };
+// A matrix of codec/quantized/format.h. Both pointers are aligned to 16 bytes. `columns`: of a
+// matrix in INT8; 0: it is in NF4. `bf16`: 1 to write bf16, 0 for fp32.
+struct DequantizeArgs {
+  const unsigned char* stored_dev;
+  uint64_t elements;  // more than 0
+  uint64_t columns;
+  uint32_t bf16;
+  void* out_dev;
+};
 // The kernels of the family X: `kernels` is the struct of codec/X/cuda/kernels.h, `name` its kName.
 struct FamilyKernels {
   const char* name;
@@ -59,6 +68,8 @@ struct KernelTable {
   int (*sdp4bit_transform)(int device, float* values_dev, uint64_t count, bool back, void* stream);
   int (*sdp4bit_mean)(int device, const Sdp4bitSumArgs* args, void* stream);
   int (*tagc_select)(int device, const TagcSelectArgs* args, void* stream);
+  // cuda_quantized.h checks the arguments.
+  int (*dequantize)(int device, const DequantizeArgs* args, void* stream);
 };
 
 // kTagcRun: elements of a run, which one thread block of the selecting kernels handles. kTagcBins:

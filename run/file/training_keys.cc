@@ -364,6 +364,10 @@ std::vector<Key> TrainRows() {
        kAll,
        "Share of the numbers that adapters do not see in training, drawn anew for each microbatch",
        {.otherwise = "that of train.lora.from, else 0"}},
+      {"train.lora.quantize_base",
+       Choice(LH_LORA(quantize_base),
+              {QuantizeBase::kNone, QuantizeBase::kNf4, QuantizeBase::kInt8}),
+       kAll, "How the frozen matrices of blocks are stored: in 4 or 8 bits, as bitsandbytes does"},
   };
 }
 

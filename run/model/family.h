@@ -97,6 +97,9 @@ struct Preset {
 struct Kept {
   uint64_t full = 0;  // in fp32
   uint64_t half = 0;  // in the type that matrix products compute in
+  // In fp32, on a CPU, where weights of norms are trained: what goes into the product with them. On
+  // a GPU a norm is one kernel, which makes it again.
+  uint64_t before_weights = 0;
 };
 
 // A family's descriptor. The function pointers are not null.

@@ -184,20 +184,19 @@ std::vector<Parameter> ParametersAround(const std::function<std::vector<Paramete
   return list;
 }
 
-// Full: of each norm, what goes in and what comes out before its weight. Half: the inputs of both
-// products, queries, attention, keys and values. Norms of queries and keys: what goes in, in fp32,
-// and what it was before weights. Heads of keys and values that are fewer than ranks are repeated.
+// Full: what goes into each norm. Half: the inputs of both products, queries, attention, keys and
+// values. Heads of keys and values that are fewer than ranks are repeated.
 Kept AttentionKeeps(const ModelSpec& spec, const Ranks& ranks) {
   const uint64_t h = spec.hidden, q = spec.QueryChannels() / ranks.count;
   const uint64_t k = std::max(spec.kv_heads / ranks.count, 1u) * uint64_t{spec.HeadChannels()};
-  return {.full = NormsOfBlock(spec) * 2 * h / (ranks.share_tokens ? ranks.count : 1) +
-                  (spec.qk_norm ? 2 * (q + k) : 0),
-          .half = 2 * h + 2 * q + 2 * k};
+  const uint64_t norms =
+      NormsOfBlock(spec) * h / (ranks.share_tokens ? ranks.count : 1) + (spec.qk_norm ? q + k : 0);
+  return {.full = norms, .half = 2 * h + 2 * q + 2 * k, .before_weights = norms};
 }
 
-// The input, and the norm before and after its weight.
+// The input of the norm, and its output.
 Kept RmsNormKeeps(const ModelSpec& spec) {
-  return {.full = 3 * uint64_t{spec.hidden}};
+  return {.full = 2 * uint64_t{spec.hidden}, .before_weights = spec.hidden};
 }
 
 std::vector<Key> AttentionKeys() {

@@ -113,6 +113,7 @@ std::vector<Parameter> WithAdapters(const LoraSpec& lora, std::vector<Parameter>
   for (size_t i = 0; i < published.size(); ++i) {
     Parameter& parameter = all.emplace_back(std::move(published[i]));
     parameter.frozen = true;
+    if (CanBeAdapted(parameter)) parameter.quantized = lora.quantize_base;
     if (!IsAdapted(lora, parameter)) continue;
     const Parameter matrix = parameter;
     const bool has_bias = i + 1 < published.size() &&

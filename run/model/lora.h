@@ -28,7 +28,8 @@ std::vector<std::string> TargetsOf(const ModelSpec& spec);
 bool IsModule(const ModelSpec& spec, std::string_view target);
 
 // Returns the parameters of `published`, all frozen, and the adapters of the targets. The adapters
-// of a matrix follow the matrix or its bias.
+// of a matrix follow the matrix or its bias. With quantize_base all matrices that could be targets
+// are quantized, those without adapters too.
 std::vector<Parameter> WithAdapters(const LoraSpec& lora, std::vector<Parameter> published);
 
 // The adapters of a matrix.
@@ -41,7 +42,8 @@ bool HasAdapters(const LoraSpec& lora, const PlacedParameter& matrix);
 Adapters AdaptersOf(const LoraSpec& lora, const PlacedParameter& matrix);
 
 // Adds scale * B A to `matrix`, which has the shape `shape`, in fp32. All spans are row-major.
-// Aborts if a span's size does not fit.
+// `matrix` has the published numbers, also where training stored them quantized. Aborts if a span's
+// size does not fit.
 void Merge(const LoraSpec& lora, const Shape& shape, std::span<const float> a,
            std::span<const float> b, std::span<float> matrix);
 

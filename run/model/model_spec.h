@@ -34,6 +34,11 @@ enum class Activation : uint8_t { kSilu, kGelu };
 // for experts that got too few tokens, and fall for experts that got too many.
 enum class Balance : uint8_t { kLoss, kBias, kNone };
 
+// How the frozen matrices of blocks are stored with LoRA, in the layouts of bitsandbytes. "nf4": 4
+// bits an element, as QLoRA has it. "int8": 8 bits, as LLM.int8() has it. "none": the type of
+// products.
+enum class QuantizeBase : uint8_t { kNone, kNf4, kInt8 };
+
 std::string_view ToString(ModelFamily family);
 constexpr std::string_view ToString(RopeScaling scaling) {
   return WordOf(scaling, {"none", "linear", "llama3", "yarn", "dynamic", "longrope"});
@@ -48,6 +53,10 @@ constexpr std::string_view ToString(Balance balance) {
   return WordOf(balance, {"loss", "bias", "none"});
 }
 
+constexpr std::string_view ToString(QuantizeBase quantize) {
+  return WordOf(quantize, {"none", "nf4", "int8"});
+}
+
 // "train.lora": a matrix W of the target modules computes W x + scale B (A x). Only A and B are
 // trained; the published model's parameters do not change (lora.h).
 struct LoraSpec {
@@ -57,6 +66,7 @@ struct LoraSpec {
   // Share of the numbers in x that A does not see in training: they are drawn anew for each
   // microbatch, and the others are multiplied by 1 / (1 - dropout). Below 1.
   double dropout = 0;
+  QuantizeBase quantize_base = QuantizeBase::kNone;  // of the matrices that could be targets
   // Ends of modules' published names: "q_proj", "mlp.c_proj". Not empty, no duplicates.
   std::vector<std::string> targets;
 

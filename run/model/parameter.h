@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "run/model/model_spec.h"
+
 namespace longhaul::model {
 
 // The part of a model that holds a parameter. The head's part includes the final norm.
@@ -71,11 +73,15 @@ struct Parameter {
   // Without gradient and optimizer state, and not in checkpoints: read again from the published
   // model when a stage is made.
   bool frozen = false;
+  // How a frozen matrix of a block is stored (LoraSpec::quantize_base).
+  QuantizeBase quantized = QuantizeBase::kNone;
 
   bool is_published() const { return !adapter && !balances; }
   bool decays() const { return shape.is_matrix(); }  // weight decay applies
-  // True if a frozen parameter is stored only in the type of products. Norms stay fp32.
+  // True if a frozen parameter is stored only in the type of products, or quantized. Norms stay
+  // fp32.
   bool is_frozen_in_compute_type() const { return frozen && (in_product || shape.is_matrix()); }
+  bool is_quantized() const { return quantized != QuantizeBase::kNone; }
   bool is_block_matrix() const { return role == Role::kBlock && shape.is_matrix(); }
   // The matrix of a tied model: its rows are looked up, and logits are products with it.
   bool is_tied() const { return role == Role::kEmbedding && in_product; }

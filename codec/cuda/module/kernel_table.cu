@@ -99,6 +99,7 @@ const KernelTable kKernelTable = {
     .sdp4bit_transform = TransformSdp4bit,
     .sdp4bit_mean = MeanSdp4bit,
     .tagc_select = SelectTagc,
+    .dequantize = DequantizeMatrix,
 };
 
 }  // namespace longhaul::codec::cuda

@@ -17,6 +17,7 @@ int DecodeSdp4bit(int device, const Sdp4bitArgs* args, void* stream);
 int TransformSdp4bit(int device, float* values_dev, uint64_t count, bool back, void* stream);
 int MeanSdp4bit(int device, const Sdp4bitSumArgs* args, void* stream);
 int SelectTagc(int device, const TagcSelectArgs* args, void* stream);
+int DequantizeMatrix(int device, const DequantizeArgs* args, void* stream);
 
 // What an encoder writes first: the blob's header, zeros in ranges of the payload (paddings, and
 // sections in which kernels set single bits), and zeros in scratch_bytes of the scratch memory.

@@ -185,6 +185,43 @@ def drops(cluster):
         raise AssertionError(f"{config}")
 
 
+def quantized(cluster, base, plain):
+    """Over a base in NF4 or INT8 adapters learn what they learn over the published one, within 1 %. Killed and
+    resumed they learn the same, to the bit; and they are merged into the published numbers."""
+    wholes = {}
+    for kind in "nf4", "int8":
+        lora = f"{{ rank: {RANK}, alpha: {ALPHA}, targets: all-linear, quantize_base: {kind} }}"
+        whole = submit(cluster, write_run(cluster, f"{kind}-whole", stages=1, lora=lora), "--watch")
+        losses = wholes[kind] = cluster.losses(whole)
+        if losses == plain:
+            raise AssertionError(f"{kind}: the base was not quantized")
+        own, other = (sum(of[-10:]) / 10 for of in (losses, plain))
+        if abs(own - other) > 0.01 * other:
+            raise AssertionError(f"{kind}: a loss of {own}, and of {other} over the published base")
+        print(f"ok: {kind}: a loss of {own:.6f} in the last steps, of {other:.6f} over the published base", flush=True)
+    path = write_run(cluster, "nf4", lora=lora.replace("int8", "nf4"))
+    broken = cluster.broken_after(20, path)
+    cluster.start_worker(2)
+    wait_for("worker2 again", lambda: len(cluster.connected()) == 2)
+    write_run(cluster, "nf4", lora=lora)
+    refused = cluster.cli("submit", path, "--resume", check=False)
+    if refused.returncode != 1 or "quantize_base: nf4" not in refused.stderr:
+        raise AssertionError(f"exit {refused.returncode}: {refused.stderr}")
+    write_run(cluster, "nf4", lora=lora.replace("int8", "nf4"))
+    submit(cluster, path, "--resume")
+    wait_for("the end", lambda: cluster.seen(broken)["state"] == "done")
+    expect_equal("nf4 over 2 stages, killed and resumed, against 1", cluster.losses(broken), wholes["nf4"])
+    cluster.cli("export", broken, "--out", cluster.folder / "nf4-adapters")
+    cluster.cli("export", broken, "--merged", "--out", cluster.folder / "nf4-merged")
+    adapters = read_safetensors(cluster.folder / "nf4-adapters" / "adapter_model.safetensors")
+    tensors = read_safetensors(cluster.folder / "nf4-merged" / "model.safetensors")
+    for name in (f"model.layers.{layer}.{name}.weight" for layer in range(LAYERS) for name in SHAPES):
+        apart = max(abs(g - w) for g, w in zip(floats(tensors[name]), merged(base, adapters, name)))
+        if apart > 1e-6:
+            raise AssertionError(f"nf4, merged, {name}: differs by {apart} from the published numbers and adapters")
+    print("ok: nf4: adapters are merged into the published numbers", flush=True)
+
+
 def half(cluster):
     """In bf16, with PEFT's usual modules: what is frozen comes out bit for bit as it went in."""
     base = make_model(cluster.folder / "half", "BF16", tied=True)
@@ -214,6 +251,12 @@ def shared(cluster):
         own = cluster.status(two)["validation_loss"]
         if abs(begun - own) > 1e-4 * own:
             raise AssertionError(f"{name}: a validation loss of {own}, and of {begun} continued")
+    # Each rank quantizes its own share, in blocks of its own: near, not the same.
+    lora = lora.replace("dropout: 0.1", "dropout: 0.1, quantize_base: nf4")
+    quantized_by_two = submit(cluster, write_run(cluster, "two-nf4", steps=20, lora=lora), "--set", "group.tensor=2",
+                              "--watch")
+    expect_near("nf4, 2 ranks against 1 rank of fp32", cluster.losses(quantized_by_two), cluster.losses(one),
+                bound=5e-2)
     print(f"ok: adapters of 2 ranks are continued: {begun:.6f}, {own:.6f} before", flush=True)
 
 
@@ -245,6 +288,7 @@ def main():
             export(cluster, run, base)
             continues(cluster, run)
             drops(cluster)
+            quantized(cluster, base, cluster.losses(run))
             half(cluster)
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)

@@ -135,6 +135,57 @@ TEST(OptimizerMemory, IsWhatThePlanSays) {
   }
 }
 
+// A quantized base takes its stored bytes, and once those of its largest matrix in the type of
+// products, of each rank.
+TEST(QuantizedMemory, IsWhatThePlanSays) {
+  const CountingAllocator& allocator = CountingAllocator::Installed();
+  const auto bytes_of = [&](ModelFamily family, ComputeDtype dtype, QuantizeBase quantize,
+                            uint32_t ranks) {
+    RunSpec spec;
+    spec.model.family = family;
+    spec.model.layers = 4;
+    spec.model.hidden = 72;
+    spec.model.heads = 4;
+    spec.model.kv_heads = 2;
+    spec.model.context = 16;
+    spec.model.intermediate = 100;
+    spec.model.experts = 4;
+    spec.model.experts_per_token = 2;
+    spec.model.expert_intermediate = 44;
+    spec.train.microbatches = 1;
+    spec.train.dtype = dtype;
+    spec.model.lora = LoraSpec{.rank = 2, .alpha = 8, .quantize_base = quantize, .targets = {}};
+    spec.model.lora->targets = model::TargetsOf(spec.model);
+    spec.group.tensor = ranks;
+    worker::StageOptions options;
+    options.model = spec.model;
+    options.train = spec.train;
+    options.group = spec.group;
+    if (ranks > 1) options.ranks.resize(ranks);
+    options.layers = 4;
+    const int64_t before = allocator.live_bytes();
+    const auto stage = ranks > 1
+                           ? worker::MakeGroupStage(options, worker::CommunicatorsFor(options))
+                           : worker::Stage::Create(options);
+    EXPECT_TRUE(stage.ok()) << stage.status();
+    const auto planned =
+        static_cast<int64_t>(coordinator::MemoryOf(spec, options.vocabulary, 4, true, true).fixed);
+    return std::pair(allocator.live_bytes() - before, ranks * planned);
+  };
+  for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama, ModelFamily::kMoe}) {
+    for (const ComputeDtype dtype : {ComputeDtype::kFp32, ComputeDtype::kBf16}) {
+      for (const uint32_t ranks : {1, 2}) {
+        const auto plain = bytes_of(family, dtype, QuantizeBase::kNone, ranks);
+        for (const QuantizeBase quantize : {QuantizeBase::kNf4, QuantizeBase::kInt8}) {
+          const auto [real, planned] = bytes_of(family, dtype, quantize, ranks);
+          EXPECT_EQ(real - plain.first, planned - plain.second)
+              << ToString(family) << ToString(dtype) << ToString(quantize) << ranks;
+        }
+      }
+    }
+  }
+}
+
 struct Case {
   ModelFamily family;
   ComputeDtype dtype;

@@ -8,6 +8,7 @@
 
 #include "planner/planner.h"
 #include "run/model/family.h"
+#include "run/model/lora.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -216,8 +217,9 @@ TEST(StageMemoryBytes, WithLoraIsThatOfAdaptersAndFrozenWeights) {
   EXPECT_EQ(StageStateBytes(lora, 256, 3, true, true), 12 * adapters);
   EXPECT_EQ(MemoryOf(full, 256, 3, false, false).fixed - MemoryOf(lora, 256, 3, false, false).fixed,
             (8 + 8 + 24 + 2) * (all - adapters) - 2 * (all - norms) - 4 * norms);
-  // Autograd keeps the numbers of both adapters for each block and token.
-  EXPECT_EQ(MemoryOf(lora, 256, 3, false, false).per_flight -
+  // For each block and token autograd keeps the numbers of both adapters; and no longer what goes
+  // into the products with weights of norms, in fp32.
+  EXPECT_EQ(MemoryOf(lora, 256, 3, false, false).per_flight + 3 * 512 * (2 * 896 * 4) -
                 MemoryOf(full, 256, 3, false, false).per_flight,
             3 * 512 * (8 + 8) * 2);
   // Dropout keeps nothing, and needs copies of the widest input in passing.
@@ -247,6 +249,72 @@ TEST(StageMemoryBytes, WithLoraIsThatOfAdaptersAndFrozenWeights) {
   EXPECT_EQ(fixed(lora, true, false), fixed(untied, true, false));
   EXPECT_EQ(fixed(lora, false, true), fixed(untied, false, true));
   EXPECT_EQ(fixed(untied, true, true) - fixed(lora, true, true), 2 * uint64_t{151936} * 896);
+}
+
+// A Llama of 7B parameters with adapters at all matrices.
+RunSpec Llama7b(QuantizeBase quantize) {
+  RunSpec spec;
+  spec.model.family = ModelFamily::kLlama;
+  spec.model.layers = 32;
+  spec.model.hidden = 4096;
+  spec.model.heads = spec.model.kv_heads = 32;
+  spec.model.intermediate = 11008;
+  spec.model.vocabulary = 32000;
+  spec.model.context = 1024;
+  spec.train.dtype = ComputeDtype::kBf16;
+  spec.train.microbatches = 8;
+  spec.train.microbatch_size = 1;
+  spec.model.lora =
+      LoraSpec{.rank = 16, .alpha = 32, .quantize_base = quantize, .targets = {"q_proj"}};
+  spec.model.lora->targets = model::TargetsOf(spec.model);
+  return spec;
+}
+
+TEST(StageMemoryBytes, OfAQuantizedBaseIsThatOfItsStoredForm) {
+  const auto fixed = [](QuantizeBase quantize, uint32_t layers, bool first, bool last) {
+    return MemoryOf(Llama7b(quantize), 32000, layers, first, last, /*on_gpu=*/true).fixed;
+  };
+  constexpr uint64_t kMatrices = 4 * 4096 * 4096 + uint64_t{3} * 4096 * 11008;
+  constexpr uint64_t kLargest = 4096 * 11008;
+  const auto saved = [&](QuantizeBase quantize) {
+    return static_cast<double>(fixed(QuantizeBase::kNone, 11, false, false)) -
+           static_cast<double>(fixed(quantize, 11, false, false));
+  };
+  // 4 bits, an absmax of 8 bits for each 64 elements, one of 32 bits for each 256 of these.
+  constexpr double kNf4 = 0.5 + 1.0 / 64 + 4.0 / (64 * 256);
+  EXPECT_NEAR(saved(QuantizeBase::kNf4), 11 * (2 - kNf4) * kMatrices - 2 * kLargest, 1e5);
+  EXPECT_NEAR(saved(QuantizeBase::kInt8), 11 * 1.0 * kMatrices - 2 * kLargest, 1e7);
+  // No block, no matrix.
+  EXPECT_EQ(fixed(QuantizeBase::kNf4, 0, true, false), fixed(QuantizeBase::kNone, 0, true, false));
+  // Ranks divide a matrix, and need less memory to dequantize it.
+  RunSpec shared = Llama7b(QuantizeBase::kNf4);
+  shared.group.tensor = 2;
+  EXPECT_LT(MemoryOf(shared, 32000, 11, false, false, true).fixed,
+            fixed(QuantizeBase::kNf4, 11, false, false) - uint64_t(0.25 * 11 * kMatrices));
+}
+
+TEST(StageMemoryBytes, SevenBillionParametersFitThreeCardsOf24Gb) {
+  constexpr uint64_t kCard = 24'000'000'000;
+  const RunSpec spec = Llama7b(QuantizeBase::kNf4), plain = Llama7b(QuantizeBase::kNone);
+  RunSpec all = plain;
+  all.model.lora.reset();
+  const auto parameters = static_cast<double>(StageParameters(all.model, 32000, 32, true, true));
+  EXPECT_GT(parameters, 6.7e9);
+  const auto fixed = [](const RunSpec& of) {
+    return static_cast<double>(MemoryOf(of, 32000, 32, true, true, /*on_gpu=*/true).fixed);
+  };
+  // Embedding and head, in bf16, too; and what the largest matrix is dequantized into.
+  const double base = fixed(spec) - fixed(plain) + 2 * parameters;
+  EXPECT_LE(base, 0.6 * parameters);
+  const uint32_t layers[] = {11, 11, 10};
+  for (uint32_t stage = 0; stage < 3; ++stage) {
+    for (const uint32_t in_flight : {3u, 6u}) {
+      EXPECT_LT(StageMemoryBytes(spec, 32000, layers[stage], stage == 0, stage == 2, in_flight,
+                                 /*on_gpu=*/true),
+                kCard)
+          << stage << " " << in_flight;
+    }
+  }
 }
 
 TEST(StageMemoryBytes, GrowsWithDepthLayersAndBatch) {

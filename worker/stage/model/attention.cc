@@ -36,13 +36,14 @@ struct Chunk {
   int64_t first_key = 0, key_count = 0;  // of all tokens
 };
 
-// `scores_of_key`: what a query has for each key, of all rows and heads.
-std::vector<Chunk> ChunksOf(int64_t first, int64_t tokens, int64_t window, int64_t scores_of_key) {
+// `scores_of_key`: what a query has for each key, of all rows and heads. `most`: of a chunk.
+std::vector<Chunk> ChunksOf(int64_t first, int64_t tokens, int64_t window, int64_t scores_of_key,
+                            uint64_t most) {
   const int64_t all = first + tokens;
   const bool narrow = window > 0 && 2 * window < all;
   const int64_t keys = narrow ? 2 * window : all;
   auto each = static_cast<int64_t>(model::QueriesOfChunk(
-      static_cast<uint64_t>(tokens), static_cast<uint64_t>(scores_of_key * keys)));
+      static_cast<uint64_t>(tokens), static_cast<uint64_t>(scores_of_key * keys), most));
   if (narrow) each = std::min(each, window);
   std::vector<Chunk> chunks;
   for (int64_t begin = 0; begin < tokens; begin += each) {
@@ -110,7 +111,7 @@ struct CappedAttention : torch::autograd::Function<CappedAttention> {
   }
   static std::vector<Chunk> Chunks(const at::Tensor& queries, const Shape& shape) {
     return ChunksOf(shape.first, queries.size(2), shape.scoring.window,
-                    queries.size(0) * queries.size(1));
+                    queries.size(0) * queries.size(1), model::kScoresOfChunk);
   }
 
   static Variable forward(AutogradContext* context, const Variable& queries, const Variable& keys,
@@ -268,7 +269,8 @@ at::Tensor Sight::Masked(const at::Tensor& queries, const at::Tensor& keys,
     if (first_ == 0) return attend(queries, keys, values, {}, true);
     if (tokens_ == 1) return attend(queries, keys, values, {}, false);
   }
-  const std::vector<Chunk> chunks = ChunksOf(first_, tokens_, scoring.window, rows_of_mask);
+  const std::vector<Chunk> chunks =
+      ChunksOf(first_, tokens_, scoring.window, rows_of_mask, model::kMaskOfChunk);
   std::vector<at::Tensor> mixed;
   for (const Chunk& chunk : chunks) {
     const at::Tensor q = queries.narrow(2, chunk.begin, chunk.count);

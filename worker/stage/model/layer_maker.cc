@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -29,13 +30,29 @@ LayerMaker::LayerMaker(const ModelSpec& spec, std::vector<model::PlacedParameter
       dropout_(spec.lora && spec.lora->dropout > 0 ? std::make_unique<Dropout>(spec.lora->dropout)
                                                    : nullptr),
       group_(group) {
-  if (group == nullptr) return;
   for (const model::PlacedParameter& placed : wanted_) {
+    if (group == nullptr) break;
     auto share = model::ShareOf(spec, placed.parameter, group->rank(),
                                 {.count = group->size(), .experts = group->kind().experts});
     ThrowIfError(share.status());
     shares_.push_back(*std::move(share));
   }
+  dequantized_ = MakeDequantizedMemory();
+}
+
+std::unique_ptr<DequantizedMemory> LayerMaker::MakeDequantizedMemory() const {
+  int64_t largest = 0;
+  for (size_t index = 0; index < wanted_.size(); ++index) {
+    if (!wanted_[index].parameter.is_quantized() || !IsHere(index)) continue;
+    const std::vector<int64_t> sizes = SizesOf(index);
+    largest = std::max(largest, sizes[0] * sizes[1]);
+  }
+  if (largest == 0) return nullptr;
+  return std::make_unique<DequantizedMemory>(device_, compute_type_, largest);
+}
+
+bool LayerMaker::IsHere(size_t index) const {
+  return group_ == nullptr || !shares_[index].ranges.empty();
 }
 
 std::vector<int64_t> LayerMaker::SizesOf(size_t index) const {
@@ -127,6 +144,16 @@ at::Tensor LayerMaker::FrozenValue(size_t index) const {
   return value;
 }
 
+std::shared_ptr<QuantizedMatrix> LayerMaker::MakeQuantized(size_t index) const {
+  const std::vector<int64_t> sizes = SizesOf(index);
+  auto matrix = std::make_shared<QuantizedMatrix>(wanted_[index].parameter.quantized, sizes[0],
+                                                  sizes[1], dequantized_.get());
+  if (first_values_.kind != FirstValues::Kind::kZeros) {
+    ThrowIfError(matrix->Set(FirstValue(index).cpu()));
+  }
+  return matrix;
+}
+
 at::Tensor LayerMaker::Make(const std::string& name, Use use) {
   LH_CHECK(NextIs(name), "{} is made where the model's descriptor has {}", name,
            done() ? "nothing more" : wanted_[made_.size()].Name());
@@ -134,7 +161,12 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
   const model::Parameter& parameter = wanted_[index].parameter;
   LH_CHECK(use == Use::kLookedUp || parameter.in_product == (use == Use::kInProduct),
            "{} is used in another way than the model's descriptor says", name);
-  if (group_ != nullptr && shares_[index].ranges.empty()) return made_.emplace_back();
+  quantized_.resize(index + 1);
+  if (!IsHere(index)) return made_.emplace_back();
+  if (parameter.is_quantized()) {
+    quantized_[index] = MakeQuantized(index);
+    return made_.emplace_back(quantized_[index]->stored());
+  }
   if (parameter.frozen) return made_.emplace_back(FrozenValue(index));
   at::Tensor first = FirstValue(index);
   if (group_ != nullptr && parameter.split.along == model::Along::kColumns) {
@@ -186,7 +218,8 @@ Linear LayerMaker::MakeLinear(const std::string& name) {
   if (group_ != nullptr && along == model::Along::kRows) linear.overlap = &group_->overlap();
   linear.weight = Make(name + ".weight", Use::kInProduct);
   const bool is_here = linear.weight.defined();
-  if (is_here) linear.cast_weight = Cast(linear.weight);
+  linear.quantized = quantized_[matrix];
+  if (is_here && !linear.quantized) linear.cast_weight = Cast(linear.weight);
   if (NextIs(name + ".bias")) {
     linear.bias = Make(name + ".bias", Use::kInProduct);
     if (!is_part || group_->rank() == 0) {
@@ -222,8 +255,8 @@ at::Tensor LayerMaker::Stack(std::vector<Linear>& linears) {
   constexpr int64_t kAlignment = 8;  // of bf16: 16 bytes
   if (linears.empty() || !device_.is_cuda() || compute_type_ != at::kBFloat16) return {};
   const at::Tensor& first = linears.front().weight;
-  const bool aligned = first.size(0) % kAlignment == 0 && first.size(1) % kAlignment == 0;
-  if (!aligned || !first.requires_grad()) return {};
+  if (!first.requires_grad()) return {};
+  if (first.size(0) % kAlignment != 0 || first.size(1) % kAlignment != 0) return {};
   std::vector<int64_t> sizes = first.sizes().vec();
   sizes.insert(sizes.begin(), static_cast<int64_t>(linears.size()));
   at::Tensor stack = at::empty(sizes, first.options().dtype(compute_type_).requires_grad(false));
@@ -291,14 +324,19 @@ Status LayerMaker::Load(const ReadParameter& read) const {
     const at::Tensor values = at::empty(SizesOf(i));
     LH_RETURN_IF_ERROR(
         read(wanted_[i], std::span(values.data_ptr<float>(), static_cast<size_t>(values.numel()))));
-    made_[i].detach().copy_(values);
+    if (!quantized_[i]) {
+      made_[i].detach().copy_(values);
+    } else if (const Status set = quantized_[i]->Set(values); !set.ok()) {
+      return InvalidArgument("{} cannot be stored as {}: {}; leave train.lora.quantize_base out",
+                             wanted_[i].Name(), ToString(parameter.quantized), Message(set));
+    }
   }
   RefreshCasts();
   return absl::OkStatus();
 }
 
 uint64_t LayerMaker::frozen_bytes() const {
-  uint64_t bytes = 0;
+  uint64_t bytes = dequantized_ ? dequantized_->bytes() : 0;
   for (const at::Tensor& value : made_) {
     if (value.defined() && !value.requires_grad()) bytes += value.nbytes();
   }

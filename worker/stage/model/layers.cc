@@ -77,12 +77,13 @@ std::vector<int64_t> WithLast(const at::Tensor& x, int64_t last) {
 // What autograd sees of a Linear.
 struct Product : torch::autograd::Function<Product> {
   static Variable forward(AutogradContext* context, const Variable& x, const Linear* layer) {
-    const at::Tensor input = x.to(layer->cast_weight.scalar_type());
+    const at::Tensor input = x.to(layer->type());
     if (layer->weight.requires_grad()) context->save_for_backward({input});
     context->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
     context->saved_data["type"] = x.scalar_type();
-    if (layer->first_biased == 0) return at::linear(input, layer->cast_weight, layer->cast_bias);
-    at::Tensor output = at::linear(input, layer->cast_weight);
+    const at::Tensor weight = layer->Operand();
+    if (layer->first_biased == 0) return at::linear(input, weight, layer->cast_bias);
+    at::Tensor output = at::linear(input, weight);
     Biased(*layer, output).add_(Biased(*layer, layer->cast_bias));
     return output;
   }
@@ -106,8 +107,9 @@ struct Product : torch::autograd::Function<Product> {
       };
       Do(of_parameters, layer->overlap);
     }
-    return {rows.mm(layer->cast_weight)
-                .view(WithLast(gradients[0], layer->cast_weight.size(1)))
+    const at::Tensor weight = layer->Operand();
+    return {rows.mm(weight)
+                .view(WithLast(gradients[0], weight.size(1)))
                 .to(context->saved_data["type"].toScalarType()),
             Variable()};
   }
@@ -121,7 +123,7 @@ struct AdaptedProduct : torch::autograd::Function<AdaptedProduct> {
     const Adapter& adapter = layer->adapter;
     const Dropout::Draw* const draw =
         adapter.dropout == nullptr ? nullptr : adapter.dropout->current();
-    const at::Tensor input = Rows(x).to(layer->cast_weight.scalar_type());
+    const at::Tensor input = Rows(x).to(layer->type());
     at::Tensor seen = input;
     if (draw != nullptr) {
       seen = input.clone();
@@ -136,9 +138,10 @@ struct AdaptedProduct : torch::autograd::Function<AdaptedProduct> {
     }
     context->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
     context->saved_data["type"] = x.scalar_type();
-    return at::linear(input, layer->cast_weight, layer->cast_bias)
+    const at::Tensor weight = layer->Operand();
+    return at::linear(input, weight, layer->cast_bias)
         .addmm_(low, adapter.cast_b.t())
-        .view(WithLast(x, layer->cast_weight.size(0)));
+        .view(WithLast(x, weight.size(0)));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -165,13 +168,14 @@ struct AdaptedProduct : torch::autograd::Function<AdaptedProduct> {
     AddProductToGradient(adapter.b, rows.t(), low);
     AddProductToGradient(adapter.a, of_low.t(), seen);
     if (!gives_gradient) return {Variable(), Variable(), Variable()};
-    at::Tensor of_input = rows.mm(layer->cast_weight);
+    const at::Tensor weight = layer->Operand();
+    at::Tensor of_input = rows.mm(weight);
     if (drops) {
       of_input.add_(of_seen);
     } else {
       of_input.addmm_(of_low, adapter.cast_a);
     }
-    return {of_input.view(WithLast(gradients[0], layer->cast_weight.size(1)))
+    return {of_input.view(WithLast(gradients[0], weight.size(1)))
                 .to(context->saved_data["type"].toScalarType()),
             Variable(), Variable()};
   }

@@ -18,6 +18,7 @@
 #include "run/model/share.h"
 #include "worker/stage/group/rank_group.h"
 #include "worker/stage/model/dropout.h"
+#include "worker/stage/model/quantized.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
@@ -61,7 +62,10 @@ struct Adapter {
 // a GPU the product kernel does this addition, so no gradient is rounded to bf16 first. Frozen
 // parameters get no gradient. A Linear must outlive each tensor that it computed.
 struct Linear {
-  at::Tensor weight, bias;  // (outputs, inputs); bias undefined if there is none
+  // (outputs, inputs); of a quantized matrix the stored bytes. bias undefined if there is none.
+  at::Tensor weight, bias;
+  // Null: the matrix is not quantized. Else cast_weight is undefined.
+  std::shared_ptr<const QuantizedMatrix> quantized = nullptr;
   // The operands of the product: copies in bf16 (LayerMaker::RefreshCasts), or the parameters
   // themselves. If each rank computes a part of a sum, only rank 0 adds the bias, but all ranks
   // compute its gradient.
@@ -74,6 +78,11 @@ struct Linear {
   // gradient is computed later, while the gradient of the input is summed over ranks.
   Overlap* overlap = nullptr;
   at::Tensor operator()(const at::Tensor& x) const;
+  // The matrix (outputs, inputs) for a product: cast_weight, or the dequantized matrix. The result
+  // is valid until another Linear of the stage is asked; do not keep it for backward.
+  at::Tensor Operand() const { return quantized ? quantized->Dequantize() : cast_weight; }
+  // The type of the operands.
+  at::ScalarType type() const { return quantized ? quantized->type() : cast_weight.scalar_type(); }
 };
 
 // The product that makes the logits. Logits are fp32, as the loss needs; otherwise a Head works as
@@ -156,7 +165,8 @@ class LayerMaker {
   Linear MakeLinear(const std::string& name);
   // Moves the operands of `linears`, which must have one shape, into one contiguous tensor
   // (matrices, outputs, inputs) and returns it. If no grouped product can use them, returns an
-  // undefined tensor and moves nothing.
+  // undefined tensor and moves nothing: on a CPU, in fp32, and for frozen matrices, whose products
+  // have adapters and may be quantized.
   at::Tensor Stack(std::vector<Linear>& linears);
   // Uses "<name>.weight" if the descriptor has it. Else the model is tied, and the head uses the
   // matrix of `embedding`. If another stage has the embedding, the head gets a copy of its matrix,
@@ -174,7 +184,7 @@ class LayerMaker {
 
   // The parameters that training changes, including the biases that balance experts.
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  // Bytes of the frozen parameters.
+  // Bytes of the frozen parameters, and of the memory into which they are dequantized.
   uint64_t frozen_bytes() const;
   at::ScalarType compute_type() const { return compute_type_; }
   // The dropout of all adapters; null: they have none.
@@ -182,7 +192,8 @@ class LayerMaker {
   // Sets all parameters that published models have, and with FirstValues::loads_adapters the
   // adapters, to values from `read`, one parameter at a time.
   // In a group `read` must give this rank's shares; for a parameter that this rank does not hold,
-  // `read` is called with no values. Returns the first error of `read`.
+  // `read` is called with no values. Quantizes what is stored quantized. Returns the first error of
+  // `read`; kInvalidArgument: a parameter cannot be quantized.
   Status Load(const ReadParameter& read) const;
   // Updates the bf16 copies that products use. Call it after parameters have changed.
   void RefreshCasts() const;
@@ -193,6 +204,8 @@ class LayerMaker {
   Head HeadOver(const at::Tensor& weight, int64_t first_row);
   // The shape of this rank's part of parameter `index`.
   std::vector<int64_t> SizesOf(size_t index) const;
+  // Returns true if this rank holds a part of parameter `index`, or all.
+  bool IsHere(size_t index) const;
   // The first row that this rank holds of a table.
   int64_t FirstRow(size_t index) const;
   std::optional<Parameter::Summed> SummedInGroup(size_t index) const;
@@ -210,6 +223,10 @@ class LayerMaker {
   at::Tensor FirstValue(size_t index) const;
   // Returns the first values of a frozen parameter, in the type in which it is stored.
   at::Tensor FrozenValue(size_t index) const;
+  // Makes a quantized parameter with its first values.
+  std::shared_ptr<QuantizedMatrix> MakeQuantized(size_t index) const;
+  // Null: no parameter is quantized.
+  std::unique_ptr<DequantizedMemory> MakeDequantizedMemory() const;
   // Returns the operand for products: in fp32 the parameter itself; in bf16 a copy, with rows of
   // zeros at its end to make `rows` rows. A frozen parameter is already stored so.
   at::Tensor Cast(const at::Tensor& parameter, int64_t rows);
@@ -223,8 +240,11 @@ class LayerMaker {
   const double adapter_scale_;
   const std::unique_ptr<Dropout> dropout_;
   const RankGroup* const group_;
-  std::vector<model::Share> shares_;  // in a group; same order as `wanted_`
-  std::vector<at::Tensor> made_;      // same order as `wanted_`
+  std::vector<model::Share> shares_;                // in a group; same order as `wanted_`
+  std::vector<at::Tensor> made_;                    // same order as `wanted_`
+  std::unique_ptr<DequantizedMemory> dequantized_;  // or null
+  // Same order as `made_`; null for parameters that are not quantized.
+  std::vector<std::shared_ptr<QuantizedMatrix>> quantized_;
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> cast_, casts_;  // parameters with bf16 copies, and the copies
 };

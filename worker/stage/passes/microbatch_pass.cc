@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "run/boundary/boundary_shape.h"
+#include "run/model/attention_chunks.h"
 #include "worker/stage/device/torch_device.h"
 #include "worker/stage/model/loss.h"
 
@@ -196,12 +197,9 @@ class EagerPass final : public MicrobatchPass {
   at::Tensor leaf_, root_;  // of the piece that has its graph: its input and its output
 };
 
-// A recorded pass computes attention over this many documents, although most microbatches have
-// fewer. What is empty costs little, but something: far fewer documents than tokens.
 int64_t MostDocumentsRecorded(const StageOptions& options) {
-  constexpr int64_t kTokensOfDocument = 32;
-  const int64_t rows = options.train.microbatch_size;
-  return rows * std::max<int64_t>(options.model.context / kTokensOfDocument, 1);
+  return static_cast<int64_t>(
+      model::MostDocumentsRecorded(options.train.microbatch_size, options.model.context));
 }
 
 // Zeros with the shape, type and device that the model needs.

@@ -95,7 +95,8 @@ TEST(Keys, TextsAreThoseOfTheFile) {
   RunSpec adapted = spec;
   adapted.model.lora = LoraSpec{.rank = 8, .alpha = 16, .targets = {"q_proj"}};
   const std::string text =
-      "{ rank: 8, alpha: 16, targets: [\"q_proj\"], rslora: false, dropout: 0 }";
+      "{ rank: 8, alpha: 16, targets: [\"q_proj\"], rslora: false, dropout: 0, "
+      "quantize_base: none }";
   EXPECT_EQ(TextOf(Find("train.lora"), adapted), text);
   // Where adapters come from makes no other run.
   adapted.weights.adapters = "folder";

@@ -112,7 +112,10 @@ TEST_F(LoraFields, WhatCannotBe) {
               HasSubstr("train.lora.dropout: expected a number from 0 and below 1, got '1'"));
   EXPECT_THAT(Error("{ rank: 4, rslora: 2 }"), HasSubstr("train.lora.rslora: expected true"));
   EXPECT_THAT(Error("8"), HasSubstr("train.lora: expected a mapping with from, rank, alpha, "
-                                    "targets, rslora, dropout"));
+                                    "targets, rslora, dropout, quantize_base"));
+  EXPECT_THAT(Error("{ rank: 4, quantize_base: fp4 }"),
+              HasSubstr("train.lora.quantize_base: expected one of none, nf4, int8, got 'fp4'"));
+  EXPECT_THAT(Error("{ rank: 4, load_in_4bit: true }"), HasSubstr("quantize_base: nf4"));
   EXPECT_THAT(Error("{ use_rslora: true, rank: 1 }"), HasSubstr("train.lora.rslora"));
 }
 
@@ -122,6 +125,15 @@ TEST_F(LoraFields, TheScaleMayBeByTheRoot) {
   EXPECT_TRUE(lora.rslora);
   EXPECT_EQ(lora.scale(), 2);
   EXPECT_EQ(lora.dropout, 0.05);
+}
+
+TEST_F(LoraFields, TheBaseMayBeQuantized) {
+  EXPECT_EQ(Good("{ rank: 4 }").model.lora->quantize_base, QuantizeBase::kNone);
+  const RunSpec spec = Good("{ rank: 4, quantize_base: nf4 }");
+  EXPECT_EQ(spec.model.lora->quantize_base, QuantizeBase::kNf4);
+  const auto again = ParseRunSpec(ToYaml(spec), "again.yaml", {});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, spec);
 }
 
 // A folder whose adapters have rank 8.
@@ -151,6 +163,10 @@ TEST_F(LoraFrom, FillsInWhatTheFileLeavesOut) {
   EXPECT_EQ(more->model.lora->dropout, 0);
   EXPECT_EQ(more->model.lora->alpha, 4);
   EXPECT_EQ(ErrorOf("{ from: adapters, targets: [q_proj, v_proj] }"), "no error");
+  // How the base is stored is no property of the adapters.
+  const auto stored = Parsed("{ from: adapters, quantize_base: int8 }", kModel, {}, Find);
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(stored->model.lora->quantize_base, QuantizeBase::kInt8);
 }
 
 TEST_F(LoraFrom, WhatTheFileSaysMustAgree) {
@@ -179,7 +195,7 @@ TEST_F(LoraFrom, TravelsAsAnOverride) {
   const std::string section = SectionOverride("train.lora", spec);
   EXPECT_EQ(section,
             "train.lora={ from: \"adapters\", rank: 8, alpha: 4, targets: [\"v_proj\", "
-            "\"q_proj\"], rslora: true, dropout: 0.1 }");
+            "\"q_proj\"], rslora: true, dropout: 0.1, quantize_base: none }");
   const auto there = Parsed("{ from: adapters }", kModel, {section});
   ASSERT_TRUE(there.ok()) << there.status();
   EXPECT_EQ(*there, spec);

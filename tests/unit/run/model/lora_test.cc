@@ -64,6 +64,22 @@ TEST_P(LoraOf, WithoutItNothingIsFrozen) {
   }
 }
 
+// All matrices of blocks that could be targets, whichever are; no others, and no vectors.
+TEST_P(LoraOf, MatricesOfBlocksAreQuantized) {
+  const std::vector<std::string> all = TargetsOf(Tiny());
+  ModelSpec spec = Adapted({all.front()});
+  for (const PlacedParameter& placed : ParametersOf(spec, 300, WholeOf(spec))) {
+    EXPECT_FALSE(placed.parameter.is_quantized()) << placed.Name();
+  }
+  spec.lora->quantize_base = QuantizeBase::kNf4;
+  for (const PlacedParameter& placed : ParametersOf(spec, 300, WholeOf(spec))) {
+    const Parameter& parameter = placed.parameter;
+    const bool is_matrix = parameter.frozen && parameter.in_product && parameter.is_block_matrix();
+    EXPECT_EQ(parameter.quantized, is_matrix ? QuantizeBase::kNf4 : QuantizeBase::kNone)
+        << placed.Name();
+  }
+}
+
 TEST_P(LoraOf, AdaptersAreAllThatIsTrained) {
   const ModelSpec spec = Adapted(TargetsOf(Tiny()));
   std::vector<std::string> published;

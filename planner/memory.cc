@@ -5,10 +5,10 @@
 
 #include "codec/predict/tables.h"
 #include "codec/quantized/format.h"
+#include "planner/attention_memory.h"
 #include "planner/planner.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/boundary/open_codecs.h"
-#include "run/model/attention_chunks.h"
 #include "run/model/family.h"
 #include "run/model/loss_chunks.h"
 #include "run/model/share.h"
@@ -169,85 +169,6 @@ uint64_t DropoutBytes(const RunSpec& spec, uint64_t copies, bool on_gpu) {
       uint64_t{spec.train.microbatch_size} * spec.model.context / spec.pipeline.SlicesNow();
   return copies * tokens * widest * (spec.train.dtype == ComputeDtype::kBf16 ? kHalf : kFloat) +
          kBytesOfMask * (on_gpu ? kPieceOnGpu : kPieceOnCpu);
-}
-
-// True if fused kernels compute attention over anything but whole rows. Otherwise it has masks
-// (worker/stage/model/attention.h).
-bool HasFusedAttention(const RunSpec& spec, bool on_gpu) {
-  return on_gpu && spec.train.dtype == ComputeDtype::kBf16 && spec.model.attention_cap == 0;
-}
-
-// On a GPU, of a block and a token: what keys and values have more where each head of queries gets
-// its own, since no kernel for fp32 shares them (worker/stage/model/attention.cc). In numbers.
-uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
-  const uint32_t slices = spec.pipeline.SlicesNow();
-  const bool shares = spec.train.dtype == ComputeDtype::kBf16 || spec.model.attention_cap > 0;
-  if (shares || spec.model.kv_heads == 0) return 0;  // 0: a family whose heads share none
-  // A slice repeats those of all earlier ones, too.
-  return (slices + 1) * uint64_t{spec.model.QueryChannels() - spec.model.KvChannels()};
-}
-
-// What a block keeps of a microbatch's earlier slices for the later ones: keys and values; and
-// where autograd keeps what attention reads, for each but the first slice its own and all earlier
-// ones once more, unless heads get copies of their own. Recorded passes of a GPU keep copies for
-// the later slices, and their gradients.
-uint64_t PastBytes(const RunSpec& spec, uint64_t tokens, bool on_gpu) {
-  const uint32_t slices = spec.pipeline.SlicesNow();
-  if (slices == 1) return 0;
-  const uint64_t channels = model::FamilyOf(spec.model).kv_channels(spec.model);
-  const uint64_t of_all =
-      2 * tokens * channels * (spec.train.dtype == ComputeDtype::kBf16 ? kHalf : kFloat);
-  const uint64_t of_earlier = of_all - of_all / slices;
-  const uint64_t recorded = on_gpu ? of_earlier : 0;  // their gradients, or their copies
-  if (spec.pipeline.recompute != Recompute::kNone) return of_all + recorded;
-  if (on_gpu && RepeatedKeysAndValues(spec) > 0) return 2 * recorded;
-  return of_all * (slices + 1) / 2 - of_all / slices + 2 * recorded;
-}
-
-// Who attends to whom in a microbatch; all blocks share it.
-uint64_t MaskBytes(const RunSpec& spec, bool on_gpu) {
-  const ModelSpec& model = spec.model;
-  if (HasFusedAttention(spec, on_gpu) || model.attention_cap > 0) return 0;
-  const bool windows = model.window > 0 && model.window < model.context;
-  const bool masked = spec.pipeline.SlicesNow() > 1 || spec.data.mask_documents;
-  const bool all_windowed = windows && model.window_from == 0 && model.full_every == 0;
-  const uint64_t kinds = (windows ? 1 : 0) + (masked && !all_windowed ? 1 : 0);
-  const uint64_t rows = spec.data.mask_documents ? spec.train.microbatch_size : 1;
-  const uint64_t bytes = spec.train.dtype == ComputeDtype::kBf16 ? kHalf : kFloat;
-  return kinds * rows * model.context * model.context * bytes;
-}
-
-// What attention over windows keeps more of a block and a token where masks compute it: it gives
-// its output in chunks, which are joined. A mean over layers with a window and without. In numbers.
-uint64_t JoinedChunks(const RunSpec& spec, bool on_gpu) {
-  const ModelSpec& model = spec.model;
-  if (HasFusedAttention(spec, on_gpu) || model.attention_cap > 0) return 0;
-  if (2 * uint64_t{model.window} >= model.context) return 0;
-  uint64_t windowed = 0;
-  for (uint32_t layer = 0; layer < model.layers; ++layer)
-    windowed += model.HasWindow(layer) ? 1 : 0;
-  return model.QueryChannels() * windowed / model.layers;
-}
-
-// Capped scores, a chunk at a time: what they were before and after the cap and the softmax, their
-// gradients, and what products make of these.
-uint64_t ScoreBytes(const RunSpec& spec) {
-  if (spec.model.attention_cap == 0) return 0;
-  constexpr uint64_t kCopies = 14;
-  const uint64_t of_query = uint64_t{spec.train.microbatch_size} * spec.model.heads /
-                            spec.group.tensor * spec.model.context;
-  return kCopies * kFloat * of_query *
-         model::QueriesOfChunk(spec.model.context, of_query, model::kScoresOfChunk);
-}
-
-// Sums that fused kernels make of queries' gradients, in fp32. Each document's are as long as it
-// is, and a tile of them more.
-uint64_t QueryGradientBytes(const RunSpec& spec) {
-  if (!spec.data.mask_documents || !HasFusedAttention(spec, /*on_gpu=*/true)) return 0;
-  const uint64_t documents =
-      model::MostDocumentsRecorded(spec.train.microbatch_size, spec.model.context);
-  return model::kTileOfDocument * documents * spec.model.QueryChannels() / spec.group.tensor *
-         kFloat;
 }
 
 // One is being written, or kept for an epoch that begins from it, while the next one is taken
@@ -413,11 +334,12 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t rows = PartOf(all_rows, ranks);  // of a rank
   const uint32_t slices = spec.pipeline.SlicesNow();
   const model::LossChunks chunks = model::LossChunksOf(tokens / slices, all_rows);
+  const uint64_t logits = last ? chunks.tokens * rows * kFloat : 0;
   // Capped ones are kept, too, and what they were before.
-  const uint64_t copies_of_logits = spec.model.logit_cap > 0 ? 3 : 1;
-  const uint64_t logits = last ? copies_of_logits * chunks.tokens * rows * kFloat : 0;
+  const uint64_t kept_logits = spec.model.logit_cap > 0 ? 3 * logits : logits;
   const uint64_t of_loss =
-      last ? chunks.tokens * BytesOf(family.kept_by_final_norm(spec.model), spec, on_gpu) + logits
+      last ? chunks.tokens * BytesOf(family.kept_by_final_norm(spec.model), spec, on_gpu) +
+                 kept_logits
            : 0;
   const uint64_t casts =
       bf16 ? CastParameters(spec.model, vocabulary, layers, last, RanksOf(spec.group)) * kHalf : 0;

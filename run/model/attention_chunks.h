@@ -12,12 +12,15 @@ namespace longhaul::model {
 // Maximum number of scores in a chunk, where they are capped: few enough for a GPU's L2 cache. And
 // of a mask's entries.
 inline constexpr uint64_t kScoresOfChunk = uint64_t{1} << 22, kMaskOfChunk = uint64_t{1} << 24;
+// Minimum number of queries in a chunk. With fewer, a GPU takes longer to begin than to compute.
+inline constexpr uint64_t kFewestQueriesOfChunk = 32;
 
-// Returns the number of queries in a chunk of at most `most` scores, at least 1. `scores_of_query`:
-// the scores of a query's token over all rows, heads and keys; `queries`: all of them.
+// Returns the number of queries in a chunk of at most `most` scores. `scores_of_query`: the scores
+// of a query's token over all rows, heads and keys; `queries`: all of them.
 constexpr uint64_t QueriesOfChunk(uint64_t queries, uint64_t scores_of_query, uint64_t most) {
-  return std::clamp<uint64_t>(most / std::max<uint64_t>(scores_of_query, 1), 1,
-                              std::max<uint64_t>(queries, 1));
+  const uint64_t all = std::max<uint64_t>(queries, 1);
+  return std::clamp<uint64_t>(most / std::max<uint64_t>(scores_of_query, 1),
+                              std::min(kFewestQueriesOfChunk, all), all);
 }
 
 // Tokens of a document for which fused kernels keep memory, however short it is.

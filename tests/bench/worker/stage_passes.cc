@@ -78,6 +78,7 @@ class TimedStage {
     options.graphs = job.at("graphs");
     options.timing_only = job.value("timing_only", false);
     options.masked_attention = job.contains("documents");
+    options.recompute = spec.pipeline.recompute;
     const double zipf = job.value("zipf", 0.0);
     options.loads = zipf > 0;
     const bool of_group = job.contains("devices");

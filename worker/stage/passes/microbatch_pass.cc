@@ -230,6 +230,10 @@ PassInput BlankInput(const StageOptions& options) {
     blank.documents = BlankIds(options, options.model.context);
     blank.most_documents = MostDocumentsRecorded(options);
   }
+  if (options.model.lora && options.model.lora->dropout > 0) {
+    blank.random =
+        at::scalar_tensor(0, at::TensorOptions(at::kLong).device(TorchDevice(options.device)));
+  }
   return blank;
 }
 

@@ -8,7 +8,7 @@
 namespace longhaul::coordinator {
 namespace {
 
-constexpr uint64_t kFloat = 4, kHalf = 2;
+constexpr uint64_t kFloatBytes = 4, kHalfBytes = 2;
 
 // True if fused kernels compute attention over anything but whole rows. Otherwise it has masks
 // (worker/stage/model/attention.h).
@@ -31,7 +31,7 @@ uint64_t PastBytes(const RunSpec& spec, uint64_t tokens, bool on_gpu) {
   if (slices == 1) return 0;
   const uint64_t channels = model::FamilyOf(spec.model).kv_channels(spec.model);
   const uint64_t of_all =
-      2 * tokens * channels * (spec.train.dtype == ComputeDtype::kBf16 ? kHalf : kFloat);
+      2 * tokens * channels * (spec.train.dtype == ComputeDtype::kBf16 ? kHalfBytes : kFloatBytes);
   const uint64_t of_earlier = of_all - of_all / slices;
   const uint64_t recorded = on_gpu ? of_earlier : 0;  // their gradients, or their copies
   if (spec.pipeline.recompute != Recompute::kNone) return of_all + recorded;
@@ -47,7 +47,7 @@ uint64_t MaskBytes(const RunSpec& spec, bool on_gpu) {
   const bool all_windowed = windows && model.window_from == 0 && model.full_every == 0;
   const uint64_t kinds = (windows ? 1 : 0) + (masked && !all_windowed ? 1 : 0);
   const uint64_t rows = spec.data.mask_documents ? spec.train.microbatch_size : 1;
-  const uint64_t bytes = spec.train.dtype == ComputeDtype::kBf16 ? kHalf : kFloat;
+  const uint64_t bytes = spec.train.dtype == ComputeDtype::kBf16 ? kHalfBytes : kFloatBytes;
   return kinds * rows * model.context * model.context * bytes;
 }
 
@@ -66,7 +66,7 @@ uint64_t ScoreBytes(const RunSpec& spec) {
   constexpr uint64_t kCopies = 14;
   const uint64_t of_query = uint64_t{spec.train.microbatch_size} * spec.model.heads /
                             spec.group.tensor * spec.model.context;
-  return kCopies * kFloat * of_query *
+  return kCopies * kFloatBytes * of_query *
          model::QueriesOfChunk(spec.model.context, of_query, model::kScoresOfChunk);
 }
 
@@ -75,7 +75,7 @@ uint64_t QueryGradientBytes(const RunSpec& spec) {
   const uint64_t documents =
       model::MostDocumentsRecorded(spec.train.microbatch_size, spec.model.context);
   return model::kTileOfDocument * documents * spec.model.QueryChannels() / spec.group.tensor *
-         kFloat;
+         kFloatBytes;
 }
 
 }  // namespace longhaul::coordinator

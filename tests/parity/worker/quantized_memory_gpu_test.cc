@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "planner/memory.h"
+#include "planner/planner.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/model/lora.h"
 #include "tests/parity/worker/stage_on_gpu.h"

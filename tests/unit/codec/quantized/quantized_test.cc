@@ -196,7 +196,8 @@ TEST(Quantized, ABillionElementsTakeABitMoreThanHalfAByteEach) {
   constexpr uint64_t kElements = 1'000'000'000;
   EXPECT_NEAR(static_cast<double>(Nf4Layout(kElements).bytes), 0.51587 * kElements,
               1e-4 * kElements);
-  EXPECT_NEAR(static_cast<double>(Int8Layout(kElements / 4000, 4000).bytes), 1.001 * kElements,
+  constexpr uint64_t kRows = kElements / 4000;
+  EXPECT_NEAR(static_cast<double>(Int8Layout(kRows, 4000).bytes), 1.001 * kElements,
               1e-4 * kElements);
 }
 

@@ -16,7 +16,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
 
 class LoraOf : public ::testing::TestWithParam<ModelFamily> {
  protected:

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codec/quantized/format.h"
@@ -49,7 +50,7 @@ class QuantizedBase : public ::testing::TestWithParam<QuantizedCase> {
     options.model.lora = LoraSpec{.rank = 3, .alpha = 6, .quantize_base = kind, .targets = {}};
     std::vector<std::string> targets = model::TargetsOf(options.model);
     targets.resize((targets.size() + 1) / 2);
-    options.model.lora->targets = targets;
+    options.model.lora->targets = std::move(targets);
     options.layers = options.model.layers;
     options.train.steps = 10;
     options.train.microbatches = 1;

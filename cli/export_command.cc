@@ -18,7 +18,10 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/pending_file.h"
+#include "base/remote/address.h"
+#include "base/remote/store.h"
 #include "base/units.h"
+#include "cli/model_source.h"
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "run/data/data_set.h"
@@ -26,6 +29,7 @@
 #include "run/model/lora.h"
 #include "run/plan/proto/plan_proto.h"
 #include "run/published/export.h"
+#include "run/published/remote/remote_folder.h"
 #include "run/published/safetensors.h"
 
 namespace longhaul::cli {
@@ -170,7 +174,16 @@ class MergedValues {
     }
     return std::vector<float>(values.begin(), values.end());
   }
+  StatusOr<std::vector<std::byte>> FromAddress(const published::Tensor& tensor) {
+    if (!remote_) {
+      LH_ASSIGN_OR_RETURN(const remote::Address address, remote::ParseAddress(weights_.from));
+      LH_ASSIGN_OR_RETURN(store_, OpenStore(address));
+      LH_ASSIGN_OR_RETURN(remote_, published::RemoteTensors::Open(*store_, weights_));
+    }
+    return remote_->Read(tensor);
+  }
   StatusOr<std::vector<std::byte>> BytesOf(const published::Tensor& tensor) {
+    if (weights_.IsRemote(tensor)) return FromAddress(tensor);
     StatusOr<std::vector<std::byte>> here = published::ReadTensor(from_, tensor);
     if (here.ok()) return here;
     const Status fetched = Fetch(client_, tensor.sha256, scratch_, [](uint64_t) {});
@@ -196,6 +209,9 @@ class MergedValues {
   const ModelSpec& model_;
   ShardFiles& shards_;
   std::vector<float> values_;
+  // Set when the first tensor at an address is read.
+  std::unique_ptr<remote::Store> store_;
+  std::optional<published::RemoteTensors> remote_;
 };
 
 StatusOr<v1::CheckpointStatus> Gather(Client& client, const ExportOptions& options) {
@@ -304,7 +320,12 @@ std::string BaseOf(const Source& source, const published::Weights& weights) {
           : "";
   const bool is_name = std::ranges::count(name, '/') == 1 && name.front() != '/' &&
                        name.front() != '.' && name.front() != '~' && name.back() != '/';
-  return is_name ? name : source.spec.weights.from;
+  if (is_name) return name;
+  const StatusOr<remote::Address> address = remote::ParseAddress(weights.from);
+  if (address.ok() && address->kind == remote::Kind::kHubModel && address->path.empty()) {
+    return address->place;
+  }
+  return source.spec.weights.from;
 }
 
 Status WriteAdapters(const PartialFolder& folder, const Source& source, const ModelSpec& model,

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/http/http_file.h"
 #include "cli/find_sets.h"
+#include "cli/model_source.h"
 #include "cli/progress.h"
 #include "proto/rpc/channel.h"
 #include "run/data/sample_order.h"
@@ -119,6 +120,7 @@ std::vector<Upload> UploadsOf(const Submission& submission) {
   if (!submission.spec.weights.upload) return uploads;
   const auto add = [&uploads](const published::Weights& weights, const std::string& folder) {
     for (const published::Tensor& tensor : weights.tensors) {
+      if (weights.IsRemote(tensor)) continue;  // workers read at the address
       uploads.push_back({.sha256 = tensor.sha256,
                          .bytes = tensor.bytes,
                          .path = folder + "/" + tensor.file,
@@ -224,10 +226,15 @@ StatusOr<Submission> Read(const std::string& file, const std::vector<std::string
   if (with_data) {
     find_texts = [&](const RunSpec& spec) { return AddTexts(spec, submission); };
   }
-  std::string folder;  // of the weights
+  std::string folder;  // of the weights; may be an address
   const FindModel find_model = [&](const std::string& from) -> StatusOr<FoundModel> {
-    folder = std::filesystem::absolute(std::filesystem::path(file).parent_path() / from);
-    LH_ASSIGN_OR_RETURN(submission.weights, published::ReadFolder(folder));
+    if (!submission.weights) {  // the run file may be read twice
+      LH_ASSIGN_OR_RETURN(
+          ModelSource source,
+          FindModelSource(from, std::filesystem::path(file).parent_path().string()));
+      folder = std::move(source.from);
+      submission.weights = std::move(source.weights);
+    }
     LH_ASSIGN_OR_RETURN(const published::Config config,
                         published::ParseConfig(submission.weights->config_json, "config.json"));
     return FoundModel{.model = config.model};
@@ -315,7 +322,7 @@ Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& s
   Progress progress(terminal, "reading the weights");
   uint64_t total = 0, before = 0;
   for (const auto* const weights : {&submission.weights, &submission.adapters}) {
-    if (!*weights) continue;
+    if (!*weights || !(*weights)->from.empty()) continue;
     for (const published::Tensor& tensor : (*weights)->tensors) total += tensor.bytes;
   }
   const auto hash = [&](const std::string& folder, published::Weights* weights) {
@@ -329,7 +336,10 @@ Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& s
     before += last;
     return status;
   };
-  LH_RETURN_IF_ERROR(hash(submission.spec.weights.from, &*submission.weights));
+  // Tensors at an address have a commit or ETags instead of hashes.
+  if (submission.weights->from.empty()) {
+    LH_RETURN_IF_ERROR(hash(submission.spec.weights.from, &*submission.weights));
+  }
   published::Weights all = *submission.weights;
   if (submission.adapters) {
     LH_RETURN_IF_ERROR(hash(submission.spec.weights.adapters, &*submission.adapters));

@@ -19,6 +19,8 @@
 #include "base/log.h"
 #include "base/metrics/endpoint.h"
 #include "base/peer_log.h"
+#include "base/remote/settings.h"
+#include "base/remote/store.h"
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/version.h"
@@ -139,6 +141,19 @@ StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options,
   return MakeGroupStage(options, CommunicatorsFor(options, state_dir));
 }
 
+// What reads models at addresses. Their authors are strangers: without --remote-credentials the
+// store has none.
+StatusOr<std::unique_ptr<remote::Store>> OpenStore(const WorkerFlags& flags) {
+  const remote::Environment own = remote::ProcessEnvironment();
+  LH_ASSIGN_OR_RETURN(
+      const remote::Settings settings,
+      remote::FindSettings(flags.remote_credentials ? own : remote::WithoutCredentials(own)));
+  http::HostRules hosts = remote::RulesFor(settings.endpoints);
+  hosts.local_hosts.insert(hosts.local_hosts.end(), flags.remote_hosts.begin(),
+                           flags.remote_hosts.end());
+  return std::make_unique<remote::Store>(settings, remote::Options{.hosts = std::move(hosts)});
+}
+
 // Joins where there is no certificate yet, as soon as the coordinator answers. Null: a signal came.
 StatusOr<std::shared_ptr<Access>> OpenAccess(const WorkerFlags& flags,
                                              const std::string& worker_id) {
@@ -179,6 +194,8 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   const auto coordinator = [access] { return access->address(); };
   auto shards = ShardStore::OpenLocal(flags.state_dir + "/checkpoints");
   if (!shards.ok()) return Fail(shards.status());
+  const StatusOr<std::unique_ptr<remote::Store>> store = OpenStore(flags);
+  if (!store.ok()) return Fail(store.status());
   // Both outlive the transport, whose links call them.
   CodecThread codec_thread;
   TrafficWatch traffic;
@@ -226,6 +243,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
       .shard_copies = &shard_copies,
       .courier = courier.get(),
       .traffic = &traffic,
+      .remote = store->get(),
       .transfers = transfers.get(),
       .dump = dump,
       .messages_root = flags.state_dir + "/messages",

@@ -194,6 +194,11 @@ Status Complete(bool transport_named, WorkerFlags* flags) {
   if (TakesDataAddress(*flags) && flags->data_address == kAdvertiseAuto) {
     LH_RETURN_IF_ERROR(FindDataAddress(transport_named, flags));
   }
+  for (const std::string& host : flags->remote_hosts) {
+    if (!host.empty() && host.find('/') == std::string::npos) continue;
+    return InvalidArgument("--remote-host: expected a host such as example.org:9000, got '{}'",
+                           host);
+  }
   LH_RETURN_IF_ERROR(CheckAddresses(*flags));
   LH_RETURN_IF_ERROR(CheckAdvertised(*flags));
   StatusOr<std::vector<DeviceName>> devices = ParseDeviceNames(flags->device);
@@ -270,6 +275,14 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
                  "share it")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1.0));
+  app.add_flag("--remote-credentials", flags->remote_credentials,
+               "read models at addresses with this machine's credentials (HF_TOKEN, ~/.aws and "
+               "others); every user of the coordinator can then have this worker read what those "
+               "open; without: what everybody may read");
+  app.add_option("--remote-host", flags->remote_hosts,
+                 "a server to read models from beside the hub, Amazon S3 and Google Cloud Storage: "
+                 "HOST, HOST:PORT, HOST:* or *.DOMAIN; may have a private address and speak http; "
+                 "repeatable");
   app.add_option(
       "--dump-boundaries", flags->dump_boundaries,
       "folder for boundary tensors as .npy files, to measure codecs on: activations and gradients "

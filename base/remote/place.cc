@@ -14,9 +14,9 @@ namespace {
 std::string AdviceFor(const http::Answer& answer, const Address& address, std::string_view code) {
   if (address.IsOnHub()) {
     const bool is_refused = answer.code == 401 || answer.code == 403;
-    return is_refused || answer.code == 404 ? "; check the name, and set HF_TOKEN to the token of "
-                                              "a user who may read it"
-                                            : "";
+    if (!is_refused && answer.code != 404) return "";
+    return "; check the name, accept the owner's terms on its page if there are some, and set "
+           "HF_TOKEN to the token of a user who may read it";
   }
   if (code == "RequestTimeTooSkewed") return "; set the clock of this machine";
   if (const std::string& region = answer.Header("x-amz-bucket-region");

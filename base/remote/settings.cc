@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 
 #include "base/file.h"
@@ -154,6 +156,17 @@ Environment ProcessEnvironment() {
   return [](const std::string& name) -> std::optional<std::string> {
     const char* const value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+}
+
+Environment WithoutCredentials(Environment environment) {
+  return [environment =
+              std::move(environment)](const std::string& name) -> std::optional<std::string> {
+    constexpr std::string_view kShown[] = {
+        "HF_ENDPOINT",        "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION",
+        "AWS_DEFAULT_REGION", "AWS_CA_BUNDLE",       "SSL_CERT_FILE"};
+    if (std::ranges::find(kShown, name) == std::end(kShown)) return std::nullopt;
+    return environment(name);
   };
 }
 

@@ -77,7 +77,12 @@ Environment ProcessEnvironment();
 // Errors: kFailedPrecondition if one half of a pair of keys is missing or AWS_PROFILE names a
 // profile that is not there; kInvalidArgument for an endpoint that is no address; by errno for a
 // file that is there and cannot be read. Messages name variables and files, never their contents.
+//
+// FindSettings(WithoutCredentials(environment)) finds endpoints alone: it reads no file, and none
+// of the variables that have or lead to credentials.
 StatusOr<Settings> FindSettings(const Environment& environment = ProcessEnvironment());
+
+Environment WithoutCredentials(Environment environment);
 
 // Returns rules that allow these servers, Amazon's and Google's clouds, and the hosts to which
 // huggingface.co redirects. Only servers that are named in `endpoints` may be private or speak

@@ -36,7 +36,9 @@ StatusOr<BlobLists::Names> Read(const std::string& text) {
   if (!weights.ok()) {
     return absl::InvalidArgumentError("expected a list of data sets or of a model's weights");
   }
-  for (const published::Tensor& tensor : weights->tensors) names.insert(tensor.sha256);
+  for (const published::Tensor& tensor : weights->tensors) {
+    if (!weights->IsRemote(tensor)) names.insert(tensor.sha256);
+  }
   return names;
 }
 

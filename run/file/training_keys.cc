@@ -112,9 +112,11 @@ std::vector<Key> ModelRows() {
       {"model.preset", Preset(), kAll,
        "Shape of a published model; keys beside it override what it says"},
       {"model.from",
-       Text(LH_AT(weights.from), "a folder with a published model", CheckFolder, kQuoted),
+       Text(LH_AT(weights.from), "a folder or an address with a published model", CheckFolder,
+            kQuoted),
        kStage,
-       "Folder with a published model, whose parameters training begins with",
+       "Folder or address (hf://, s3://, gs://, https://) with a published model, whose parameters "
+       "training begins with",
        {.applies = HasWeights}},
       {"model.upload", Flag(LH_AT(weights.upload)), kNothing,
        "Workers that do not have the folders of model.from and train.lora.from get their files"},

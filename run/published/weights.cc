@@ -6,10 +6,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -25,30 +23,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kFormat = "longhaul weights";
-constexpr int kVersion = 1;
-constexpr uint64_t kMostConfigBytes = 1 << 20, kMostIndexBytes = 64 << 20;
-constexpr uint64_t kMostSmallFileBytes = 64 << 20;
+// Lists of tensors at an address have the second version.
+constexpr int kVersion = 1, kRemoteVersion = 2;
 constexpr size_t kHashBlockBytes = 1 << 20;
 constexpr uint64_t kMostBytes = uint64_t{1} << 62;  // of offsets and sizes that a text says
-
-// What a tokenizer's folder may have, by name; each is taken where it is there.
-constexpr const char* kTokenizerFiles[] = {"added_tokens.json",
-                                           "chat_template.jinja",
-                                           "chat_template.json",
-                                           "generation_config.json",
-                                           "merges.txt",
-                                           "special_tokens_map.json",
-                                           "tokenizer.json",
-                                           "tokenizer.model",
-                                           "tokenizer_config.json",
-                                           "vocab.json",
-                                           "vocab.txt"};
-
-// Values that the model does not learn: it makes them itself.
-bool IsMade(std::string_view name) {
-  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
-         name.ends_with(".attn.masked_bias");
-}
 
 const Tensor* FindTensor(const Weights& weights, std::string_view name, std::string_view prefix) {
   if (const Tensor* tensor = weights.Find(name)) return tensor;
@@ -61,91 +39,6 @@ model::Parameter EmbeddingOf(const ModelSpec& model) {
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
   return fmt::format("({})", fmt::join(shape, ", "));
-}
-
-// Lines of what is wrong.
-class Problems {
- public:
-  void Add(const std::string& problem) { text_ += (text_.empty() ? "" : "\n") + problem; }
-  void Add(const Status& status) {
-    if (!status.ok()) Add(std::string(Message(status)));
-  }
-  Status ToStatus() const {
-    return text_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(text_);
-  }
-
- private:
-  std::string text_;
-};
-
-// Names of the files with tensors.
-StatusOr<std::set<std::string>> TensorFiles(const std::string& folder) {
-  const std::string whole = "model.safetensors", index = "model.safetensors.index.json";
-  const std::string path = folder + "/" + whole;
-  if (std::filesystem::exists(path)) return std::set{whole};
-  std::error_code error;
-  if (const auto target = std::filesystem::read_symlink(path, error); !error) {
-    return InvalidArgument("{}: it is a link to {}, where there is no file; download it again",
-                           path, target.string());
-  }
-  if (!std::filesystem::exists(folder + "/" + index)) {
-    return InvalidArgument(
-        "{}: expected {} or {}; weights in other formats (pytorch_model.bin, GGUF) have to be "
-        "converted by transformers' save_pretrained first",
-        folder, whole, index);
-  }
-  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/" + index, kMostIndexBytes));
-  const Json json = Json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
-  std::set<std::string> files;
-  if (json.is_object() && json.contains("weight_map") && json["weight_map"].is_object()) {
-    for (const auto& [tensor, file] : json["weight_map"].items()) {
-      if (!file.is_string() || !CheckFileName("a file", file.get<std::string>()).ok()) {
-        return InvalidArgument("{}/{}: '{}' lies in something that is no file name", folder, index,
-                               tensor);
-      }
-      files.insert(file.get<std::string>());
-    }
-  }
-  if (files.empty()) {
-    return InvalidArgument("{}/{}: expected an object with a weight_map that names files", folder,
-                           index);
-  }
-  return files;
-}
-
-// That every parameter has its tensor, and every tensor its parameter.
-void Match(const std::string& folder, const Config& config, Weights* weights, Problems* problems) {
-  const ModelSpec& model = config.model;
-  std::set<std::string> used;
-  for (const model::PlacedParameter& parameter : model::ParametersOf(
-           model, *model.vocabulary,
-           {.first_layer = 0, .layers = model.layers, .embedding = true, .head = true})) {
-    const StatusOr<const Tensor*> tensor = TensorOf(*weights, model, parameter);
-    problems->Add(Annotate(tensor.status(), folder));
-    if (!tensor.ok()) continue;
-    used.insert((*tensor)->name);
-    // TensorOf would give the embedding, which serves as the head of a tied model alone.
-    if (parameter.parameter.role == model::Role::kHead && parameter.parameter.shape.is_matrix() &&
-        (*tensor)->name != parameter.PublishedName()) {
-      problems->Add(
-          fmt::format("{}: there is no tensor '{}', and config.json has no "
-                      "tie_word_embeddings: true",
-                      folder, parameter.PublishedName()));
-    }
-  }
-  // A tied model's file may repeat the matrix as the head's; nobody reads that.
-  if (model.tied)
-    std::erase_if(weights->tensors, [](const Tensor& t) { return t.name == "lm_head.weight"; });
-  std::map<std::string_view, std::string_view> files;
-  for (const Tensor& tensor : weights->tensors) {
-    if (const auto [other, first] = files.emplace(tensor.name, tensor.file); !first) {
-      problems->Add(fmt::format("{}: both {} and {} have '{}'", folder, other->second, tensor.file,
-                                tensor.name));
-    }
-    if (used.contains(tensor.name)) continue;
-    problems->Add(fmt::format("{}: {} has '{}', for which the model of config.json has no place",
-                              folder, tensor.file, tensor.name));
-  }
 }
 
 template <class T, class Convert>
@@ -219,12 +112,41 @@ StatusOr<Tensor> TensorFrom(const Json& json) {
     product *= *value;
   }
   const std::optional<uint64_t> offset = Whole(json.at("offset")), bytes = Whole(json.at("bytes"));
-  if (!offset || bytes != product || !IsSha256Hex(tensor.sha256)) {
+  if (!offset || bytes != product || (!tensor.sha256.empty() && !IsSha256Hex(tensor.sha256))) {
     return no_weights("an offset, bytes or a hash that do not fit it");
   }
   tensor.offset = *offset;
   tensor.bytes = *bytes;
   return tensor;
+}
+
+// Throws what nlohmann throws.
+StatusOr<FileVersion> VersionFrom(const Json& json) {
+  FileVersion version{.name = json.at("name").get<std::string>(),
+                      .tag = json.at("tag").get<std::string>()};
+  LH_RETURN_IF_ERROR(CheckFileName("a file", version.name));
+  const std::optional<uint64_t> bytes = Whole(json.at("bytes"));
+  if (!bytes || version.tag.empty()) {
+    return NoWeights(fmt::format("the file '{}' has no size or no tag", version.name));
+  }
+  version.bytes = *bytes;
+  return version;
+}
+
+// That each tensor's bytes are known before somebody reads them.
+Status CheckSources(const Weights& weights) {
+  for (const Tensor& tensor : weights.tensors) {
+    if (!weights.IsRemote(tensor)) {
+      if (!tensor.sha256.empty()) continue;
+      return NoWeights(fmt::format("'{}' has no hash", tensor.name));
+    }
+    const auto file = std::ranges::find(weights.versions, tensor.file, &FileVersion::name);
+    if (file == weights.versions.end() || !tensor.sha256.empty() || tensor.offset > file->bytes ||
+        tensor.bytes > file->bytes - tensor.offset) {
+      return NoWeights(fmt::format("'{}' is not in a file of the address", tensor.name));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -233,6 +155,10 @@ const Tensor* Weights::Find(std::string_view name) const {
   const auto it = std::find_if(tensors.begin(), tensors.end(),
                                [&](const Tensor& tensor) { return tensor.name == name; });
   return it == tensors.end() ? nullptr : &*it;
+}
+
+bool Weights::IsRemote(const Tensor& tensor) const {
+  return !from.empty() && !IsOfAdapter(tensor);
 }
 
 std::vector<int64_t> PublishedShape(const model::Parameter& parameter) {
@@ -305,53 +231,6 @@ bool IsOfAdapter(const Tensor& tensor) {
   return tensor.name.starts_with(model::kAdapterPrefix);
 }
 
-Status ListTensors(const std::string& folder, const std::string& file, Weights* weights) {
-  const std::string path = folder + "/" + file;
-  StatusOr<MappedFile> mapped = MappedFile::Open(path);
-  if (!mapped.ok()) return mapped.status();
-  const StatusOr<SafetensorsTable> table =
-      ParseSafetensorsTable(mapped->bytes(), mapped->bytes().size());
-  if (!table.ok()) return Annotate(table.status(), path);
-  for (const TensorEntry& entry : table->tensors) {
-    if (IsMade(entry.name)) continue;
-    weights->tensors.push_back({.name = entry.name,
-                                .type = entry.type,
-                                .shape = entry.shape,
-                                .file = file,
-                                .offset = entry.begin,
-                                .bytes = entry.end - entry.begin,
-                                .sha256 = {}});
-  }
-  return absl::OkStatus();
-}
-
-StatusOr<Weights> ReadFolder(const std::string& folder) {
-  Weights weights;
-  const std::string config_path = folder + "/config.json";
-  LH_ASSIGN_OR_RETURN(weights.config_json, ReadFile(config_path, kMostConfigBytes));
-  LH_ASSIGN_OR_RETURN(const Config config, ParseConfig(weights.config_json, config_path));
-  LH_ASSIGN_OR_RETURN(const std::set<std::string> files, TensorFiles(folder));
-  Problems problems;
-  for (const std::string& file : files) problems.Add(ListTensors(folder, file, &weights));
-  LH_RETURN_IF_ERROR(problems.ToStatus());
-  Match(folder, config, &weights, &problems);
-  LH_RETURN_IF_ERROR(problems.ToStatus());
-  LH_ASSIGN_OR_RETURN(weights.files, ReadTokenizer(folder));
-  return weights;
-}
-
-StatusOr<std::vector<SmallFile>> ReadTokenizer(const std::string& folder) {
-  std::vector<SmallFile> files;
-  for (const char* const name : kTokenizerFiles) {
-    const std::string path = folder + "/" + name;
-    std::error_code error;
-    if (!std::filesystem::exists(path, error)) continue;
-    LH_ASSIGN_OR_RETURN(std::string contents, ReadFile(path, kMostSmallFileBytes));
-    files.push_back({name, std::move(contents)});
-  }
-  return files;
-}
-
 Status HashTensors(const std::string& folder, Weights* weights,
                    const std::function<Status(uint64_t)>& progress) {
   uint64_t total = 0;
@@ -411,11 +290,18 @@ std::string ToJson(const Weights& weights) {
   }
   Json files = Json::object();
   for (const SmallFile& file : weights.files) files[file.name] = absl::Base64Escape(file.contents);
-  const Json json = {{"format", kFormat},
-                     {"version", kVersion},
-                     {"config", weights.config_json},
-                     {"tensors", std::move(tensors)},
-                     {"files", std::move(files)}};
+  Json json = {{"format", kFormat},
+               {"version", weights.from.empty() ? kVersion : kRemoteVersion},
+               {"config", weights.config_json},
+               {"tensors", std::move(tensors)},
+               {"files", std::move(files)}};
+  if (!weights.from.empty()) {
+    Json& versions = json["versions"] = Json::array();
+    for (const FileVersion& file : weights.versions) {
+      versions.push_back({{"name", file.name}, {"bytes", file.bytes}, {"tag", file.tag}});
+    }
+    json["from"] = weights.from;
+  }
   return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
@@ -424,9 +310,10 @@ StatusOr<Weights> FromJson(std::string_view text) {
   if (!json.is_object() || json.value("format", Json()) != kFormat) {
     return NoWeights(fmt::format("expected an object of the format '{}'", kFormat));
   }
-  if (json.value("version", Json()) != kVersion) {
-    return NoWeights(
-        fmt::format("expected version {}; another version of longhaul wrote it", kVersion));
+  const bool is_remote = json.value("version", Json()) == kRemoteVersion;
+  if (!is_remote && json.value("version", Json()) != kVersion) {
+    return NoWeights(fmt::format("expected version {} or {}; another version of longhaul wrote it",
+                                 kVersion, kRemoteVersion));
   }
   Weights weights;
   try {
@@ -443,9 +330,18 @@ StatusOr<Weights> FromJson(std::string_view text) {
       }
       weights.files.push_back({name, std::move(bytes)});
     }
+    if (is_remote) {
+      weights.from = json.at("from").get<std::string>();
+      for (const Json& one : json.at("versions")) {
+        LH_ASSIGN_OR_RETURN(FileVersion version, VersionFrom(one));
+        weights.versions.push_back(std::move(version));
+      }
+      if (weights.from.empty()) return NoWeights("it names no address");
+    }
   } catch (const Json::exception& error) {
     return NoWeights(error.what());
   }
+  LH_RETURN_IF_ERROR(CheckSources(weights));
   return weights;
 }
 

@@ -3,6 +3,10 @@
 // tensors, too. A worker that has the folder reads the tensors of its stage there;
 // others fetch them by content address.
 //
+// A model at an address (remote/remote_folder.h) is not read whole to make its list, so its tensors
+// have no hashes. The list has the address, and size and ETag of each file with tensors. Every
+// worker reads the tensors of its stage there.
+//
 // Pure, except ReadFolder, HashTensors and ReadTensor, which read files. Thread-safe.
 #pragma once
 
@@ -17,6 +21,7 @@
 #include "base/status.h"
 #include "run/model/family.h"
 #include "run/published/config.h"
+#include "run/published/folder.h"
 
 namespace longhaul::published {
 
@@ -40,9 +45,15 @@ struct Weights {
   std::string config_json;
   std::vector<Tensor> tensors;   // by file and offset
   std::vector<SmallFile> files;  // by name
+  // The address of the folder, and the files with tensors there, by name. Empty: the model was in a
+  // folder of a machine. Adapters never are in these files.
+  std::string from = {};
+  std::vector<FileVersion> versions = {};
 
   // Null: there is no tensor of this name. Points into `tensors`.
   const Tensor* Find(std::string_view name) const;
+  // Whether the tensor is at the address `from`.
+  bool IsRemote(const Tensor& tensor) const;
   friend bool operator==(const Weights&, const Weights&) = default;
 };
 
@@ -54,7 +65,8 @@ bool IsOfAdapter(const Tensor& tensor);
 // the hashes stay empty. kInvalidArgument names all unreadable tensor files. If all are readable,
 // it names all tensors that are missing, that the model does not use, or whose shape or type is
 // wrong. If config.json, the index or a tokenizer's file cannot be read, returns the error of
-// ReadFile.
+// ReadFile. Errors for which a server or the network is to blame are returned alone.
+StatusOr<Weights> ReadFolder(ModelFolder& folder);
 StatusOr<Weights> ReadFolder(const std::string& folder);
 
 // Reads the files of a tokenizer that are in `folder`; those of ReadFolder. No files: there is
@@ -76,7 +88,7 @@ Status HashTensors(const std::string& folder, Weights* weights,
 StatusOr<std::vector<std::byte>> ReadTensor(const std::string& folder, const Tensor& tensor);
 
 // Equal weights have equal JSON. FromJson returns kInvalidArgument if `json` does not have ToJson's
-// form, or if the hash of a tensor is unknown.
+// form, or if a tensor has neither a hash nor a file in `versions` that holds its bytes.
 std::string ToJson(const Weights& weights);
 StatusOr<Weights> FromJson(std::string_view json);
 

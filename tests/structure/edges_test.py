@@ -42,6 +42,7 @@ ALLOWED = {
     "run/boundary": BASE + ["run/model", "run/file", "run/kinds", "run/plan", "codec"],
     "run/plan": BASE + ["codec/spec.h"],
     "run/published": BASE + ["run/model", "codec/convert.h"],
+    "run/published/remote": BASE + ["base/http", "base/remote", "run/published"],
     "run/plan/proto": BASE + ["run/plan", "messages"],
     "run/schedule": BASE + ["run/kinds", "run/plan"],
     "transport/p2p": BASE + ["proto/wire"],

@@ -19,6 +19,7 @@ import hashlib
 import http.client
 import http.server
 import json
+import pathlib
 import re
 import ssl
 import subprocess
@@ -61,6 +62,23 @@ class Control:
         for content in contents.values():
             STATE.blobs[hashlib.sha256(content).hexdigest()] = content
         return commit
+
+    @staticmethod
+    def publish_folder(repository, revision, folder):
+        """Makes a commit with the files of a folder the revision's newest."""
+        contents = {path.name: path.read_bytes() for path in sorted(pathlib.Path(folder).iterdir())}
+        commit = hashlib.sha1(repr(sorted(contents.items())).encode()).hexdigest()
+        entry = STATE.repositories.setdefault(repository, {"revisions": {}, "commits": {}})
+        entry["commits"][commit] = contents
+        entry["revisions"][revision] = commit
+        for content in contents.values():
+            STATE.blobs[hashlib.sha256(content).hexdigest()] = content
+        return commit
+
+    @staticmethod
+    def web_folder(path, folder, etag):
+        for file in pathlib.Path(folder).iterdir():
+            STATE.web[path + file.name] = (file.read_bytes(), etag)
 
     @staticmethod
     def web(path, what, etag):

@@ -30,20 +30,21 @@ def free_ports(count):
     return ports
 
 
-def make_bucket(port, bucket):
-    """Returns whether the bucket is there now. A signature apart from the one that is tested."""
+def put(port, path, body=b""):
+    """Makes a bucket ("/BUCKET") or an object ("/BUCKET/KEY", a key without escapes); returns whether it is there now.
+    A signature apart from the one that is tested."""
     host, now = f"127.0.0.1:{port}", datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    scope, empty = f"{now[:8]}/us-east-1/s3/aws4_request", hashlib.sha256().hexdigest()
+    scope, digest = f"{now[:8]}/us-east-1/s3/aws4_request", hashlib.sha256(body).hexdigest()
     names = "host;x-amz-content-sha256;x-amz-date"
-    request = f"PUT\n/{bucket}\n\nhost:{host}\nx-amz-content-sha256:{empty}\nx-amz-date:{now}\n\n{names}\n{empty}"
+    request = f"PUT\n{path}\n\nhost:{host}\nx-amz-content-sha256:{digest}\nx-amz-date:{now}\n\n{names}\n{digest}"
     text = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     key = b"AWS4" + SECRET_KEY.encode()
     for part in [*scope.split("/"), text]:
         key = hmac.digest(key, part.encode(), "sha256")
     try:
         connection = http.client.HTTPConnection(host, timeout=10)
-        connection.request("PUT", f"/{bucket}", headers={
-            "x-amz-content-sha256": empty, "x-amz-date": now,
+        connection.request("PUT", path, body=body, headers={
+            "x-amz-content-sha256": digest, "x-amz-date": now,
             "Authorization": f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope}, SignedHeaders={names}, "
                              f"Signature={key.hex()}"})
         return connection.getresponse().status == 200
@@ -69,7 +70,7 @@ def main():
         stdout=subprocess.DEVNULL, stderr=open(folder / "log", "wb"))
     # The server has no sign of its own that all its parts are up.
     end = time.monotonic() + LIMIT_SECONDS
-    while not make_bucket(ports["s3.port"], bucket):
+    while not put(ports["s3.port"], "/" + bucket):
         if process.poll() is not None or time.monotonic() > end:
             sys.exit(f"{program} does not serve S3:\n" + (folder / "log").read_text(errors="replace")[-4000:])
         time.sleep(0.05)

@@ -81,17 +81,18 @@ Status EpochInputs::CheckText(const WindowSource& text, uint32_t context) const 
 }
 
 Status EpochInputs::LoadWeights(const RunSpec& spec, Stage& model) const {
-  LH_ASSIGN_OR_RETURN(
-      WeightsReader weights,
-      WeightsReader::Open(spec, resources_.blobs, Deadline::After(kWeightsLimit), cancelled_));
+  LH_ASSIGN_OR_RETURN(WeightsReader weights,
+                      WeightsReader::Open(spec, resources_.blobs, resources_.remote,
+                                          Deadline::After(kWeightsLimit), cancelled_));
   LH_RETURN_IF_ERROR(
       model.Load([&](const model::PlacedParameter& parameter, std::span<float> values) {
         return weights.Read(parameter, values);
       }));
-  LogInfo("run {}: {} begins with weights of {}: {} from that folder, {} from the coordinator",
-          assignment_.run.value(), ToString(cell_), spec.weights.from,
-          FormatBytes(static_cast<double>(weights.bytes_from_folder())),
-          FormatBytes(static_cast<double>(weights.bytes_fetched())));
+  LogInfo(
+      "run {}: {} begins with weights of {}: {} from there, {} from the coordinator",
+      assignment_.run.value(), ToString(cell_), spec.weights.from,
+      FormatBytes(static_cast<double>(weights.bytes_from_folder() + weights.bytes_from_address())),
+      FormatBytes(static_cast<double>(weights.bytes_fetched())));
   return absl::OkStatus();
 }
 

@@ -21,6 +21,10 @@
 #include "worker/shards/shard_courier.h"
 #include "worker/shards/shard_transfers.h"
 
+namespace longhaul::remote {
+class Store;
+}
+
 namespace longhaul::worker {
 
 struct Resources {
@@ -35,6 +39,8 @@ struct Resources {
   BlobFetcher* shard_copies = nullptr;  // fetches shards of other workers, for a stage that resumes
   ShardCourier* courier = nullptr;      // checks shards, and uploads them to the coordinator
   TrafficWatch* traffic = nullptr;
+  // Reads models at addresses. Null: this worker reads none.
+  const remote::Store* remote = nullptr;
   ShardTransfers* transfers = nullptr;      // copies shards from worker to worker
   std::optional<BoundaryDumpOptions> dump;  // nullopt: boundary tensors are not written to files
   std::string messages_root;                // folder of boundary_messages.h

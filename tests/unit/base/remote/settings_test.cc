@@ -113,6 +113,33 @@ TEST_F(SettingsTest, ErrorsNameThePlaceAndNeverTheSecret) {
                                Not(HasSubstr("top-secret"))));
 }
 
+TEST_F(SettingsTest, EndpointsAreFoundWithoutCredentials) {
+  Write(".cache/huggingface/token", "hf_file");
+  Write(".aws/credentials", "[default]\naws_secret_access_key = half\n");
+  const std::map<std::string, std::string> values = {
+      {"HOME", home_.path()},         {"HF_TOKEN", "hf_token"},
+      {"HF_TOKEN_PATH", "/a"},        {"HF_HOME", home_.path() + "/.cache/huggingface"},
+      {"AWS_ACCESS_KEY_ID", "key"},   {"AWS_SECRET_ACCESS_KEY", "secret"},
+      {"AWS_PROFILE", "none"},        {"GS_ACCESS_KEY_ID", "key"},
+      {"HF_ENDPOINT", "http://hub"},  {"AWS_ENDPOINT_URL_S3", "http://s3:9000"},
+      {"AWS_REGION", "eu-central-1"}, {"SSL_CERT_FILE", "/certificates"}};
+  const auto settings =
+      FindSettings(WithoutCredentials([&](const std::string& name) -> std::optional<std::string> {
+        const auto found = values.find(name);
+        if (found == values.end()) return std::nullopt;
+        return found->second;
+      }));
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_TRUE(settings->credentials.hub_token.empty());
+  EXPECT_TRUE(settings->credentials.s3.empty());
+  EXPECT_EQ(settings->credentials.s3.access_key, "");
+  EXPECT_EQ(settings->credentials.google.access_key, "");
+  EXPECT_EQ(settings->endpoints.hub, "http://hub");
+  EXPECT_EQ(settings->endpoints.s3, "http://s3:9000");
+  EXPECT_EQ(settings->endpoints.s3_region, "eu-central-1");
+  EXPECT_EQ(settings->endpoints.ca_file, "/certificates");
+}
+
 TEST(RulesFor, OnlyServersThatTheUserNamedMayBePrivate) {
   const auto code = [](const http::HostRules& rules, const char* url) {
     return http::CheckUrl(http::ParseUrl(url).value(), rules).code();

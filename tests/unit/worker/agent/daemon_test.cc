@@ -86,6 +86,8 @@ TEST_F(WorkerDaemonTest, WrongUsageIsExitCodeTwoAndNamesTheFlag) {
   expect(RunWith({"--advertise", "auto", "--transport", "ucx"}), "--advertise auto is for gRPC");
   expect(RunWith({"--advertise", "192.0.2.7:0"}),
          "--advertise 192.0.2.7:0: others cannot dial port 0");
+  expect(RunWith({"--remote-host", "https://minio.lan"}),
+         "--remote-host: expected a host such as example.org:9000, got 'https://minio.lan'");
   expect(RunWith({"--log-level", "loud"}), "log level: expected trace, debug, ");
 }
 

@@ -1,0 +1,30 @@
+// Finds the model that model.from names: a folder of this machine, or an address. Only addresses
+// make requests, with the credentials of the user's environment (base/remote/settings.h).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/remote/address.h"
+#include "base/remote/store.h"
+#include "base/status.h"
+#include "run/published/weights.h"
+
+namespace longhaul::cli {
+
+// Returns a store that may ask the usual services and those that the environment names. It may ask
+// the host of a web address, and follow redirects from there to public hosts. It follows a hub that
+// the environment names everywhere.
+StatusOr<std::unique_ptr<remote::Store>> OpenStore(const remote::Address& address);
+
+struct ModelSource {
+  // What workers get as model.from: an absolute path, or an address. That of a hub has the commit.
+  std::string from;
+  published::Weights weights;  // without hashes
+};
+
+// `from`: an address, or a path relative to `folder`. Errors: those of published::ReadFolder, of
+// FindSettings and of the store.
+StatusOr<ModelSource> FindModelSource(const std::string& from, const std::string& folder);
+
+}  // namespace longhaul::cli

@@ -13,14 +13,18 @@ constexpr uint64_t kFloatBytes = 4, kHalfBytes = 2;
 // True if fused kernels compute attention over anything but whole rows. Otherwise it has masks
 // (worker/stage/model/attention.h).
 bool HasFusedAttention(const RunSpec& spec, bool on_gpu) {
-  return on_gpu && spec.train.dtype == ComputeDtype::kBf16 && spec.model.attention_cap == 0;
+  return on_gpu && spec.train.dtype == ComputeDtype::kBf16 && spec.model.attention_cap == 0 &&
+         model::HasFusedKernel(spec.model.HeadChannels());
 }
 
 }  // namespace
 
 uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
   const uint32_t slices = spec.pipeline.SlicesNow();
-  const bool shares = spec.train.dtype == ComputeDtype::kBf16 || spec.model.attention_cap > 0;
+  const bool windows = spec.model.window > 0 && spec.model.window < spec.model.context;
+  const bool plain = slices == 1 && !spec.data.mask_documents && !windows;
+  const bool shares = HasFusedAttention(spec, /*on_gpu=*/true) || spec.model.attention_cap > 0 ||
+                      (plain && spec.train.dtype == ComputeDtype::kBf16);
   if (shares || spec.model.kv_heads == 0) return 0;  // 0: a family whose heads share none
   // A slice repeats those of all earlier ones, too.
   return (slices + 1) * uint64_t{spec.model.QueryChannels() - spec.model.KvChannels()};

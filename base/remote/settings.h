@@ -65,7 +65,7 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 // The environment of this process.
 Environment ProcessEnvironment();
 
-// Reads, the first that is there:
+// Finds each of the following settings in the first of its places that has it:
 //   hub token       HF_TOKEN, the file HF_TOKEN_PATH, HF_HOME/token, ~/.cache/huggingface/token
 //   hub             HF_ENDPOINT
 //   S3 keys         AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; the profile

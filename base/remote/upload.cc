@@ -100,8 +100,8 @@ class Upload {
     return version;
   }
 
-  // The tag that S3 and most of its kin make from the tags of the parts, which are MD5 sums: the
-  // MD5 of these sums, "-", and the number of parts.
+  // Returns the tag that S3 and most of its kin give the whole object. Tags of parts are MD5 sums;
+  // the whole tag is the MD5 of all these sums, then "-" and the number of parts.
   std::string WholeTag() const {
     std::string sums;
     for (const std::string& tag : tags_) {

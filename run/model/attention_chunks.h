@@ -23,6 +23,11 @@ constexpr uint64_t QueriesOfChunk(uint64_t queries, uint64_t scores_of_query, ui
                               std::min(kFewestQueriesOfChunk, all), all);
 }
 
+// True if fused kernels for bf16 take heads of so many channels.
+constexpr bool HasFusedKernel(uint64_t head_channels) {
+  return head_channels <= 256 && head_channels % 8 == 0;
+}
+
 // Tokens of a document for which fused kernels keep memory, however short it is.
 inline constexpr uint64_t kTileOfDocument = 128;
 

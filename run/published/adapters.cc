@@ -79,7 +79,7 @@ void RefuseUnsupported(ConfigKeys& keys) {
                                   "adapters; begin with adapters that were made with bias none",
                                   WholeText(*bias)));
   }
-  // These change the model itself before the adapters are added.
+  // Some kinds of first values change the model itself before the adapters are added.
   const Json* const initial = keys.Find("init_lora_weights");
   if (initial == nullptr || !initial->is_string()) return;
   const std::string kind = initial->get<std::string>();
@@ -154,8 +154,8 @@ void CheckPatterns(const ModelSpec& adapted, ConfigKeys& keys) {
   }
 }
 
-// That the B of modules that WriteAdapters has stacked are block-diagonal: a rank pattern alone
-// does not say so.
+// Checks that B is block-diagonal for each module that WriteAdapters has stacked. A rank pattern
+// alone does not say so.
 Status CheckBlocks(const std::string& folder, const ModelSpec& adapted, const Weights& found) {
   std::string problems;
   for (const model::PlacedParameter& placed : model::ParametersOf(
@@ -186,7 +186,7 @@ Status CheckBlocks(const std::string& folder, const ModelSpec& adapted, const We
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(problems);
 }
 
-// That every adapter of the model has its tensor, and every tensor its adapter.
+// Checks that every adapter of the model has its tensor, and every tensor its adapter.
 Status CheckTensors(const std::string& path, const ModelSpec& adapted, const Weights& found) {
   std::string problems;
   std::set<std::string> used;

@@ -85,7 +85,7 @@ StatusOr<std::set<std::string>> TensorFiles(ModelFolder& folder) {
   return files;
 }
 
-// That every parameter has its tensor, and every tensor its parameter.
+// Checks that every parameter has its tensor, and every tensor its parameter.
 void Match(const std::string& folder, const Config& config, Weights* weights, Problems* problems) {
   const ModelSpec& model = config.model;
   std::set<std::string> used;

@@ -17,7 +17,7 @@ import sys
 import time
 
 ACCESS_KEY = "AKLONGHAULTEST"
-# With the letters that need escapes.
+# The key has the letters that need escapes in an address.
 SECRET_KEY = "secret/with+letters=that%need&escapes"
 LIMIT_SECONDS = 120
 

@@ -173,8 +173,8 @@ struct CappedAttention : torch::autograd::Function<CappedAttention> {
 
 // True for products that FlashAttention computes.
 bool HasFusedKernel(const at::Tensor& queries) {
-  return queries.is_cuda() && queries.scalar_type() == at::kBFloat16 && queries.size(3) <= 256 &&
-         queries.size(3) % 8 == 0;
+  return queries.is_cuda() && queries.scalar_type() == at::kBFloat16 &&
+         model::HasFusedKernel(static_cast<uint64_t>(queries.size(3)));
 }
 
 std::optional<double> ScaleOf(const Scoring& scoring) {
@@ -297,11 +297,10 @@ at::Tensor Sight::Attend(const at::Tensor& queries, const at::Tensor& keys,
   const bool plain = !documents_.defined() && scoring.window == 0 && first_ == 0;
   if (!plain && HasFusedKernel(queries)) return Fused(queries, keys, values, scoring);
   const int64_t group = queries.size(1) / keys.size(1);
-  if (group == 1 || !queries.is_cuda() || queries.scalar_type() != at::kFloat) {
-    return Masked(queries, keys, values, scoring);
-  }
-  // Only a GPU's kernels for bf16 know that a head of keys and values serves several heads of
-  // queries; without a kernel whole score matrices would stand in memory.
+  const bool shares = plain && queries.scalar_type() != at::kFloat;
+  if (group == 1 || !queries.is_cuda() || shares) return Masked(queries, keys, values, scoring);
+  // Only a GPU's kernels for bf16 without a mask know that a head of keys and values serves several
+  // heads of queries; without a kernel whole score matrices would stand in memory.
   return Masked(queries, keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1),
                 scoring);
 }

@@ -37,7 +37,6 @@ class Sight {
         int64_t most_documents = 0);
   Sight() = default;
 
-  int64_t first() const { return first_; }
   // The position of each token in its document, (rows, tokens) int64. Undefined if a row is one
   // document.
   at::Tensor Positions() const;

@@ -87,9 +87,8 @@ class Model {
   // stage's hidden state; on the last stage the logits.
   at::Tensor Forward(const at::Tensor& input, const at::Tensor& documents = {}) const;
   // Runs the stage for generation, without gradients. `input`: the ids or hidden states of the
-  // tokens that follow those in `seen`, shaped as for RunBlocks. After the first call `input` must
-  // have one token a row. Returns the hidden state; on the last stage the logits of the last token,
-  // (rows, 1, vocabulary).
+  // tokens that follow those in `seen`, shaped as for RunBlocks. Returns the hidden state; on the
+  // last stage the logits of the last token, (rows, 1, vocabulary).
   at::Tensor Extend(const at::Tensor& input, Seen* seen) const;
   // True if a CUDA graph can record the passes: the GPU does the same work for any input, and the
   // host reads no result.

@@ -30,7 +30,8 @@ struct PassInput {
   // context).
   at::Tensor counted, documents;
   int64_t most_documents = 0;  // with `documents`: no fewer than all rows have together
-  // With dropout in training: an int64 scalar (Dropout::RandomOf). Undefined: nothing is dropped.
+  // The random number of the pass, an int64 scalar (Dropout::RandomOf), in training with dropout.
+  // Undefined: nothing is dropped.
   at::Tensor random;
 };
 

@@ -183,4 +183,17 @@ inline void ExpectSame(const std::vector<NamedArray>& a, const std::vector<Named
   }
 }
 
+// The losses, tensors and gradient norm of a step are those of `expected`, within `bound`.
+inline void ExpectNear(const Computed& got, const Computed& expected, double bound) {
+  ASSERT_EQ(got.losses.size(), expected.losses.size());
+  for (size_t m = 0; m < expected.losses.size(); ++m) {
+    EXPECT_NEAR(got.losses[m], expected.losses[m], bound * expected.losses[m]);
+  }
+  for (size_t m = 0; m < expected.outputs.size(); ++m) {
+    EXPECT_LE(RelativeError(got.outputs[m], expected.outputs[m]), bound);
+    EXPECT_LE(RelativeError(got.input_gradients[m], expected.input_gradients[m]), bound);
+  }
+  EXPECT_NEAR(got.squared_norm / expected.squared_norm, 1, bound);
+}
+
 }  // namespace longhaul::worker

@@ -114,6 +114,9 @@ void EventLoop::RunTimers() {
 bool EventLoop::RunPoller() {
   for (int i = 0; poller_ != nullptr && i < kProgressCallsAtOnce; ++i) {
     if (!poller_->Progress()) return false;
+    // A poller that is never idle must not keep waiting what other threads ask for: a short message
+    // would go out behind many long ones.
+    RunTasks();
   }
   return poller_ != nullptr;
 }

@@ -101,8 +101,8 @@ uint64_t Windows(const PlanRequest& request) {
 
 // Mean bytes of an encoded slice over the run. A codec with state sends a sample whole when it
 // comes for the first time.
-uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec) {
-  const codec::Shape shape = SliceShape(request.spec);
+uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec, Direction direction) {
+  const codec::Shape shape = SliceShape(request.spec, direction);
   if (codec.TableRows(1) > 0) {
     // As a rule ids have 2 bytes.
     const uint64_t more =
@@ -160,6 +160,18 @@ bool IsPublic(const Endpoint& endpoint) {
   });
 }
 
+// The choice of `transport: auto`: the first that both workers have and by which one reaches the
+// other, else the first that both have, else TCP.
+TransportKind BestTransport(const CandidateWorker& upper, const CandidateWorker& lower) {
+  std::optional<TransportKind> first;
+  for (const TransportKind kind : ListeningTransports()) {
+    if (EndpointOf(upper, kind) == nullptr || EndpointOf(lower, kind) == nullptr) continue;
+    if (MayReach(upper, lower, kind) || MayReach(lower, upper, kind)) return kind;
+    if (!first) first = kind;
+  }
+  return first.value_or(TransportKind::kTcp);
+}
+
 }  // namespace
 
 bool SealsLinks(const RunSpec& spec, std::span<const std::vector<Endpoint>> endpoints) {
@@ -206,8 +218,11 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
         "the other; a link has one transport",
         upper.name, lower.name, ToString(*by_upper), ToString(*by_lower));
   }
-  const TransportKind transport =
-      disagree ? spec.transport : by_upper.value_or(by_lower.value_or(spec.transport));
+  const std::optional<TransportKind> named = disagree   ? spec.transport
+                                             : by_upper ? by_upper
+                                             : by_lower ? by_lower
+                                                        : spec.transport;
+  const TransportKind transport = named ? *named : BestTransport(upper, lower);
   for (const CandidateWorker* worker : {&upper, &lower}) {
     if (EndpointOf(*worker, transport) != nullptr) continue;
     std::string offered;
@@ -268,10 +283,10 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
             "host:port, an address that the other reaches; or start the coordinator with --relay");
 }
 
-StatusOr<Flow> FlowWith(const CodecSpec& spec, const PlanRequest& request) {
+StatusOr<Flow> FlowWith(const CodecSpec& spec, const PlanRequest& request, Direction direction) {
   LH_ASSIGN_OR_RETURN(const auto codec, spec.Get());
   return Flow{.codec = CodecSpec(codec),
-              .bytes = request.spec.pipeline.SlicesNow() * UsualBytes(request, *codec)};
+              .bytes = request.spec.pipeline.SlicesNow() * UsualBytes(request, *codec, direction)};
 }
 
 const CodecPair& CodecsOfWorker(const RunSpec& spec, const std::string& worker) {
@@ -285,15 +300,15 @@ StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sende
     return direction == Direction::kForward ? pair.forward : pair.backward;
   };
   const CodecSpec said = of(CodecsOfWorker(request.spec, sender.name));
-  if (!IsAuto(said)) return FlowWith(said, request);
+  if (!IsAuto(said)) return FlowWith(said, request, direction);
   if (boundary) {
     const size_t boundaries = chain::Boundaries(static_cast<uint32_t>(request.workers.size()));
     const std::vector<CodecPair>* chosen = request.spec.links.ChosenOf(0, boundaries);
-    if (chosen != nullptr) return FlowWith(of((*chosen)[*boundary]), request);
+    if (chosen != nullptr) return FlowWith(of((*chosen)[*boundary]), request, direction);
   }
   LH_ASSIGN_OR_RETURN(const std::vector<codec::Rung> rungs,
                       CodecsToChooseFrom(request.spec, direction));
-  return FlowWith(rungs.back().codec, request);
+  return FlowWith(rungs.back().codec, request, direction);
 }
 
 FlowEstimate CodecTimesOf(const CandidateWorker& sender, const CandidateWorker& receiver,
@@ -391,7 +406,8 @@ Status AddMessages(const PlanRequest& request, Assignment* assignment) {
   std::vector<std::string> codecs(assignment->cells.size());
   for (const Edge& edge : assignment->edges) {
     if (edge.kind != EdgeKind::kActivations) continue;
-    for (const Flow* flow : {&edge.forward, &edge.backward}) {
+    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      const Flow* const flow = direction == Direction::kForward ? &edge.forward : &edge.backward;
       LH_ASSIGN_OR_RETURN(const auto codec, flow->codec.Get());
       const size_t record_bytes = codec->MessageBytes(shape);
       if (record_bytes == 0) continue;
@@ -401,7 +417,7 @@ Status AddMessages(const PlanRequest& request, Assignment* assignment) {
             "set replay.codecs to real, or choose another codec",
             codec->name());
       }
-      const MessageFootprint one = FootprintOf(spec, Windows(request), record_bytes);
+      const MessageFootprint one = FootprintOf(spec, Windows(request), record_bytes, direction);
       for (const CellId& cell : {edge.from, edge.to}) {
         const size_t place = assignment->PlaceOf(cell);
         footprints[place] += one;
@@ -432,14 +448,17 @@ Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes) {
   const uint64_t windows = WindowsOf(training_tokens, spec.model.context);
   MessageFootprint footprint;
   std::string name;
-  for (const CodecSpec* said : {&spec.links.codecs.forward, &spec.links.codecs.backward}) {
+  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    const CodecPair& codecs = spec.links.codecs;
+    const CodecSpec* const said =
+        direction == Direction::kForward ? &codecs.forward : &codecs.backward;
     if (IsAuto(*said)) continue;  // none with buffers is chosen
     LH_ASSIGN_OR_RETURN(const auto codec, said->Get());
     const size_t record_bytes = codec->MessageBytes(shape);
     if (record_bytes == 0) continue;
     name = codec->name();
     for (uint32_t i = 0; i < chain::MostBoundariesOfAStage(stages); ++i) {
-      footprint += FootprintOf(spec, windows, record_bytes);
+      footprint += FootprintOf(spec, windows, record_bytes, direction);
     }
   }
   return CheckCacheLimit(spec, footprint, stages > 2 ? "a stage in the middle" : "a stage", name);

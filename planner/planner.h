@@ -153,10 +153,11 @@ Status CheckDevices(const RunSpec& spec, const std::vector<CandidateWorker>& wor
 uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker);
 
 // Returns the transport of a link of this kind: the one that links.workers sets for either worker,
-// else the run's. If links.workers sets different ones for the two workers, a link between
-// neighbours gets kFailedPrecondition, and any other link gets the run's transport.
-// kFailedPrecondition also if a worker has no endpoint of the transport. `upper` is the worker
-// nearer to stage 0.
+// else the run's; for `auto`, the first one that both workers have and by which one reaches the
+// other (run/kinds/transports.h has the order). If links.workers sets different ones for the two
+// workers, a link between neighbours gets kFailedPrecondition, and any other link gets the run's
+// transport. kFailedPrecondition also if a worker has no endpoint of the transport. `upper` is the
+// worker nearer to stage 0.
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
                                       const CandidateWorker& lower,
                                       EdgeKind kind = EdgeKind::kActivations);

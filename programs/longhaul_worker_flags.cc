@@ -115,9 +115,8 @@ Status CheckAddresses(const WorkerFlags& flags) {
   return absl::OkStatus();
 }
 
-// --data-address auto. A public address is not for all transports: those that were not asked for by
-// name (`named`) are left out.
-Status FindDataAddress(bool named, WorkerFlags* flags) {
+// --data-address auto.
+Status FindDataAddress(WorkerFlags* flags) {
   const std::string own = OwnAddressTowards(flags->coordinators);
   if (own.empty()) {
     return Unavailable(
@@ -126,20 +125,31 @@ Status FindDataAddress(bool named, WorkerFlags* flags) {
         absl::StrJoin(flags->coordinators, ", "));
   }
   flags->data_address = ToString(HostPort{own, 0});
+  return absl::OkStatus();
+}
+
+// Checks that each transport may listen at its address. Those that may not are left out, unless the
+// user asked for them by name (`named`). `chosen`: the user chose the address.
+Status CheckTransports(bool named, bool chosen, WorkerFlags* flags) {
   for (const TransportTraits* one : ListenersOf(*flags)) {
-    if (one->faces_strangers || IsPrivate(own)) continue;
+    const StatusOr<HostPort> address = ParseHostPort(AddressOf(*flags, *one));
+    if (!address.ok()) continue;  // CheckAddresses says why
+    const std::string& host = address->host;
+    std::string why, instead = ThatFaceStrangers(&TransportTraits::name);
+    if (!one->takes_ipv6 && host.find(':') != std::string::npos) {
+      why = fmt::format("it does not work over IPv6, and {} is such an address", host);
+    } else if (!one->faces_strangers && !chosen && !IsPrivate(host)) {
+      why = fmt::format("{} is a public address, and anybody can end a worker through its port",
+                        host);
+      instead += ", or name the address in --data-address";
+    }
+    if (why.empty()) continue;
     if (named) {
-      return InvalidArgument(
-          "--transport {} is for private networks, because anybody can end a worker through its "
-          "port, and {} is a public address; take --transport {}, or name the address in "
-          "--data-address",
-          one->name, own, ThatFaceStrangers(&TransportTraits::name));
+      return InvalidArgument("--transport {} cannot be used: {}; take --transport {}", one->name,
+                             why, instead);
     }
     std::erase(flags->transports, one->name);
-    flags->left_out = fmt::format(
-        "no {}, because {} is a public address and anybody can end a worker through its port; "
-        "--data-address names a private one",
-        one->name, own);
+    flags->left_out = fmt::format("no {}: {}", one->name, why);
   }
   return absl::OkStatus();
 }
@@ -191,15 +201,15 @@ Status Complete(bool transport_named, WorkerFlags* flags) {
       !problem.empty()) {
     return absl::InvalidArgumentError(problem);
   }
-  if (TakesDataAddress(*flags) && flags->data_address == kAdvertiseAuto) {
-    LH_RETURN_IF_ERROR(FindDataAddress(transport_named, flags));
-  }
+  const bool find = TakesDataAddress(*flags) && flags->data_address == kAdvertiseAuto;
+  if (find) LH_RETURN_IF_ERROR(FindDataAddress(flags));
   for (const std::string& host : flags->remote_hosts) {
     if (!host.empty() && host.find('/') == std::string::npos) continue;
     return InvalidArgument("--remote-host: expected a host such as example.org:9000, got '{}'",
                            host);
   }
   LH_RETURN_IF_ERROR(CheckAddresses(*flags));
+  LH_RETURN_IF_ERROR(CheckTransports(transport_named, !find, flags));
   LH_RETURN_IF_ERROR(CheckAdvertised(*flags));
   StatusOr<std::vector<DeviceName>> devices = ParseDeviceNames(flags->device);
   if (!devices.ok()) return Annotate(devices.status(), "--device");
@@ -255,8 +265,8 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
                                one.title));
   }
   app.add_option("--advertise", flags->advertise,
-                 "host:port at which other workers reach the gRPC address (without grpc: the data "
-                 "address), if not by itself; repeatable. 'auto': the gRPC address's port at the "
+                 "host:port at which other workers reach the TCP address (without tcp: the gRPC "
+                 "address), if not by itself; repeatable. 'auto': that address's port at the "
                  "address that this machine has towards the coordinator, also when that changes");
   app.add_option("--relay", flags->relay,
                  "ip:port at which this worker carries links, encrypted end to end, between "
@@ -276,13 +286,14 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1.0));
   app.add_flag("--remote-credentials", flags->remote_credentials,
-               "read models at addresses with this machine's credentials (HF_TOKEN, ~/.aws and "
-               "others); every user of the coordinator can then have this worker read what those "
-               "open; without: what everybody may read");
-  app.add_option("--remote-host", flags->remote_hosts,
-                 "a server to read models from beside the hub, Amazon S3 and Google Cloud Storage: "
-                 "HOST, HOST:PORT, HOST:* or *.DOMAIN; may have a private address and speak http; "
-                 "repeatable");
+               "read models and data sets at addresses with this machine's credentials (HF_TOKEN, "
+               "~/.aws and others); every user of the coordinator can then have this worker read "
+               "what those open; without: what everybody may read, and what the coordinator signs");
+  app.add_option(
+      "--remote-host", flags->remote_hosts,
+      "a server to read models and data sets from beside the hub, Amazon S3 and Google "
+      "Cloud Storage: HOST, HOST:PORT, HOST:* or *.DOMAIN; may have a private address and "
+      "speak http; repeatable");
   app.add_option(
       "--dump-boundaries", flags->dump_boundaries,
       "folder for boundary tensors as .npy files, to measure codecs on: activations and gradients "

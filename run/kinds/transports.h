@@ -11,7 +11,7 @@
 
 namespace longhaul {
 
-enum class TransportKind : uint8_t { kUcx, kGrpc, kRelay };
+enum class TransportKind : uint8_t { kUcx, kTcp, kGrpc, kRelay };
 
 struct TransportTraits {
   TransportKind kind;
@@ -23,11 +23,16 @@ struct TransportTraits {
   // Bytes from strangers on its port do no harm, so it may listen at a public address. Peers may
   // also reach it at another address than its own (port mapping).
   bool faces_strangers = false;
+  // Works over IPv6. UCX 1.13's TCP writes past its buffers there, and ends both processes.
+  bool takes_ipv6 = true;
 };
 
-// In the order in which a worker gives them addresses.
+// In the order in which a worker gives them addresses, and in which `transport: auto` prefers them.
 inline constexpr std::array kTransports = {
-    TransportTraits{.kind = TransportKind::kUcx, .name = "ucx", .title = "UCX"},
+    TransportTraits{
+        .kind = TransportKind::kUcx, .name = "ucx", .title = "UCX", .takes_ipv6 = false},
+    TransportTraits{
+        .kind = TransportKind::kTcp, .name = "tcp", .title = "TCP", .faces_strangers = true},
     TransportTraits{
         .kind = TransportKind::kGrpc, .name = "grpc", .title = "gRPC", .faces_strangers = true},
     TransportTraits{

@@ -10,7 +10,7 @@ import sys
 # folder -> what it may include besides itself: folders, and single headers of others. The longest matching folder counts.
 BASE = ["base"]
 RUN = ["run/data", "run/model", "run/file", "run/tokens", "run/boundary", "run/plan", "run/published",
-       "run/kinds", "run/replicas", "run/schedule"]
+       "run/kinds", "run/replicas", "run/schedule", "run/exporting", "run/stored"]
 STATE = ["coordinator/state/" + folder for folder in
          ("ledger", "workers", "life", "shards", "planning", "recovery", "queries", "sessions")]
 # What every component of the state machine may use.
@@ -43,7 +43,10 @@ ALLOWED = {
     "run/plan": BASE + ["codec/spec.h"],
     "run/published": BASE + ["run/model", "codec/convert.h"],
     "run/published/remote": BASE + ["base/http", "base/remote", "run/published"],
+    # A checkpoint as a published model, for the CLI and for hooks of the coordinator.
+    "run/exporting": BASE + ["base/remote", "run/data", "run/file", "run/model", "run/published"],
     "run/plan/proto": BASE + ["run/plan", "messages"],
+    "run/stored": BASE + ["run/plan/proto", "messages"],
     "run/schedule": BASE + ["run/kinds", "run/plan"],
     "transport/p2p": BASE + ["proto/wire"],
     "transport/p2p/grpc": BASE + ["proto/wire", "proto/rpc", "transport/p2p"],
@@ -52,8 +55,11 @@ ALLOWED = {
     "transport/p2p/loopback": BASE + ["proto/wire", "transport/p2p"],
     # Who may meet whom at a relay, and the relay itself.
     "transport/relay": BASE + ["proto/rpc", "proto/wire"],
-    "transport/p2p/relay": BASE + ["proto/wire", "transport/p2p",
+    # What backends of byte streams share.
+    "transport/p2p/stream": BASE + ["proto/wire", "transport/p2p", "transport/relay/socket.h"],
+    "transport/p2p/relay": BASE + ["proto/wire", "transport/p2p", "transport/p2p/stream",
                                    "transport/relay/socket.h", "transport/relay/ticket.h"],
+    "transport/p2p/tcp": BASE + ["proto/rpc", "transport/p2p", "transport/p2p/stream", "transport/relay/socket.h"],
     "transport/p2p/ucx": BASE + ["proto/wire", "transport/p2p"],
     "transport/collective": BASE,
     "transport/collective/host": BASE + ["transport/collective"],
@@ -81,7 +87,8 @@ ALLOWED = {
     "worker/pipeline": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "transport/replicas",
                                      "worker/data", "worker/stage", "worker/checkpoint"],
     # Copies of checkpoint shards on their way to others.
-    "worker/shards": BASE + ["proto/member", "proto/rpc", "proto/wire", "messages", "transport/p2p", "worker/checkpoint",
+    "worker/shards": BASE + ["proto/member", "proto/rpc", "proto/wire", "messages", "run/stored", "transport/p2p",
+                             "worker/checkpoint",
                              "worker/pipeline/traffic_watch.h"],
     # What a worker knows of itself, of its links and of whom it reaches, before there is a plan.
     "worker/measuring": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "worker/stage",
@@ -98,7 +105,7 @@ ALLOWED = {
     # The state machine: what comes in and goes out, and the components, each folder above the ones before it.
     "coordinator/state": BASE + RUN + ["messages", "planner", "coordinator/state/books", *STATE],
     # Nothing of the state machine itself.
-    "coordinator/state/books": BASE + ["run/file", "run/plan", "messages", "coordinator/state/ids.h",
+    "coordinator/state/books": BASE + ["run/file", "run/plan", "run/stored", "messages", "coordinator/state/ids.h",
                                        "coordinator/state/text.h"],
     "coordinator/state/ledger": STATE_BASE,
     "coordinator/state/workers": STATE_BASE + STATE[:1] + ["transport/relay/ticket.h"],
@@ -110,13 +117,15 @@ ALLOWED = {
     "coordinator/state/queries": STATE_BASE + STATE[:6],
     "coordinator/state/sessions": STATE_BASE + STATE[:7],
     "coordinator/store": BASE + RUN + ["messages", "proto/identity", "codec", "coordinator/state"],
+    # Programs of run files, and exports for them.
+    "coordinator/hooks": BASE + RUN + ["messages", "coordinator/state", "coordinator/store"],
     # A coordinator that follows another, and which of them commands.
     "coordinator/standby": BASE + ["messages", "proto/identity", "proto/member", "proto/rpc", "coordinator/store"],
     # What people are shown of replies, on the command line and in the dashboard.
     "coordinator/view": BASE + ["run/plan", "messages"],
     "coordinator/http": BASE + ["messages", "coordinator/view"],
     "coordinator/rpc": BASE + RUN + ["messages", "proto/identity", "proto/rpc", "codec", "transport/relay",
-                                     "planner", "coordinator/http", "coordinator/standby",
+                                     "planner", "coordinator/hooks", "coordinator/http", "coordinator/standby",
                                      "coordinator/state", "coordinator/store"],
     "deploy/cluster": BASE + ["run/file", "messages", "proto/member", "proto/rpc"],
     "cli": BASE + ["base/http"] + RUN + ["messages", "proto/member", "proto/rpc", "codec",

@@ -26,7 +26,7 @@ constexpr int kSkipped = 77;
 constexpr int kInterrupted = 130;
 
 struct Options {
-  std::string transports = "ucx,grpc";
+  std::string transports = "ucx,tcp,grpc";
   std::string links = "plain,sealed";
   std::string rates = "100mbit,500mbit,1gbit";
   std::string delays = "0ms";
@@ -213,12 +213,13 @@ int Main(int argc, char** argv) {
       "Measures a data link (with checks, credits and heartbeats) between two "
       "network namespaces joined by a shaped line. Goodput is in percent of the rate; a "
       "line of 1,500-byte packets gives 95.6 % at best.");
-  app.add_option("--transports", options.transports, "Of ucx and grpc, with commas between")
+  app.add_option("--transports", options.transports, "Of ucx, tcp and grpc, with commas between")
       ->capture_default_str()
       ->check([](const std::string& list) {
         for (const std::string& one : Parts(list)) {
           const TransportTraits* const row = FindTransport(one);
-          if (row == nullptr || !row->listens) return "expected ucx or grpc, got '" + one + "'";
+          if (row == nullptr || !row->listens)
+            return "expected ucx, tcp or grpc, got '" + one + "'";
         }
         return std::string();
       });

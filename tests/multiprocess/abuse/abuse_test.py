@@ -2,8 +2,8 @@
 
 usage: abuse_test.py BIN_DIR
 
-The coordinator's port, both workers' data ports (grpc; a ucx port cannot be protected, see
-docs/gotchas/transport.md), and the bytes between the workers. The run goes on with the losses of an
+The coordinator's port, both workers' data ports (tcp and grpc; a ucx port cannot be protected, see
+docs/gotchas/transport.md), and the bytes between the workers, which they exchange over tcp. The run goes on with the losses of an
 undisturbed one, no daemon ends, none grows by 64 MB, the token is in no log and on no command
 line, and no control character reaches a log.
 """
@@ -64,19 +64,20 @@ class Memory:
 
 
 def start_workers(cluster):
-    """Two, each behind a proxy; returns the addresses of their data ports and the proxies."""
-    ports, proxies = [], []
+    """Two, each behind a proxy; returns their gRPC ports, their TCP ports and the proxies."""
+    grpc_ports, tcp_ports, proxies = [], [], []
     for number in (1, 2):
         proxy = links.Proxy()
-        cluster.start_worker(number, "--transport", "grpc", "--advertise", proxy.address)
+        cluster.start_worker(number, "--transport", "tcp,grpc", "--advertise", proxy.address)
         log = cluster.folder / f"worker{number}.log"
-        found = training.wait_for("the data address", lambda: re.search(
-            r"data address (\S+) \(grpc\)", log.read_text(encoding="utf-8")))
+        found = training.wait_for("the data addresses", lambda: re.search(
+            r"data address (\S+) \(tcp\)[^$]*data address (\S+) \(grpc\)", log.read_text(encoding="utf-8")))
         proxy.target = found[1]
-        ports.append(Target(found[1], LINK))
+        tcp_ports.append(links.StreamTarget(found[1]))
+        grpc_ports.append(Target(found[2], LINK))
         proxies.append(proxy)
     training.wait_for("the workers", lambda: len(cluster.connected()) == 2)
-    return ports, proxies
+    return grpc_ports, tcp_ports, proxies
 
 
 def user_identity(cluster):
@@ -112,7 +113,7 @@ def text_of(cluster):
 
 
 def start(cluster, name):
-    path = cluster.write_run(name, steps=STEPS, stages=2, transport="grpc")
+    path = cluster.write_run(name, steps=STEPS, stages=2, transport="tcp")
     run = cluster.cli("submit", path).stdout.split()[0]
     training.wait_for(f"step 3 of {run}", lambda: cluster.step(run) >= 3)
     return run
@@ -137,7 +138,7 @@ class Storm:
 
 
 def flip_a_bit(cluster, proxies):
-    """In what goes between the workers: a damaged tensor ends the run with a reason; where HTTP/2
+    """In what goes between the workers: a damaged tensor ends the run with a reason; where a header
     was hit, the link comes back and the run goes on."""
     run = start(cluster, "damaged")
     dialled, before = sum(proxy.connections for proxy in proxies), cluster.step(run)
@@ -176,7 +177,7 @@ def main():
         training.text_for_training(folder)
         cluster = training.Cluster(sys.argv[1], folder, workers=0)
         try:
-            ports, proxies = start_workers(cluster)
+            grpc_ports, tcp_ports, proxies = start_workers(cluster)
             token = cluster.token.read_text(encoding="utf-8").strip()
             # With TLS and a certificate, with TLS alone, and without either.
             insider = Target(cluster.address, CONTROL + "Info", token, tls_as(user_identity(cluster)))
@@ -192,7 +193,9 @@ def main():
             with Memory(cluster.processes) as memory:
                 storm = Storm(cluster, run, memory)
                 for attack in attacker.PORT_ATTACKS:
-                    storm.attack(attack, [control, stranger] + ports)
+                    storm.attack(attack, [control, stranger] + grpc_ports)
+                for attack in links.STREAM_ATTACKS:
+                    storm.attack(attack, tcp_ports)
                 storm.attack(attacker.wrong_tokens, [stranger])
                 for attack in attacker.CONTROL_ATTACKS[1:]:
                     storm.attack(attack, [insider])
@@ -203,7 +206,7 @@ def main():
                 for attack in attacker.RUN_ATTACKS:
                     storm.attack(attack, [false], run)
                 for attack in links.LINK_ATTACKS:
-                    storm.attack(attack, ports, run)
+                    storm.attack(attack, tcp_ports + grpc_ports, run)
             logs = cluster.cli("logs", run).stdout
             assert "\x1b" not in logs, "a forged line steers the terminal"
             assert "forged" not in logs, "a worker logs into a run that it has no part in"

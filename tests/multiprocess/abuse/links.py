@@ -6,7 +6,8 @@ import struct
 import threading
 import time
 
-from http2 import LINK, PATIENCE_S, Connection, message
+from attacker import idle_connections, random_bytes, slow_loris
+from http2 import LINK, PATIENCE_S, Connection, Target, expect_closed, message
 
 HELLO, REFUSE, SENT = 1, 3, 4
 xxh3 = ctypes.CDLL("libxxhash.so.0").XXH3_64bits
@@ -71,8 +72,33 @@ class Proxy:
                 pass
 
 
+class StreamTarget(Target):
+    """A port of plain TCP, where frames follow one another."""
+
+    def __init__(self, address):
+        super().__init__(address, path=None)
+
+
+def say_plainly(target, data):
+    connection, answer = target.connect(), b""
+    try:
+        connection.sendall(data)
+        while len(answer) < 7 and (more := connection.recv(1 << 12)):
+            answer += more
+    except ConnectionError:
+        pass  # cut; where nothing comes at all for long, TimeoutError says so
+    connection.close()
+    return answer[6:7]
+
+
 def say(target, data):
     """Opens a stream with one message; True if it was told why not, False if it was cut."""
+    answer = say_plainly(target, data) if isinstance(target, StreamTarget) else say_in_a_call(target, data)
+    assert answer in (b"", bytes([REFUSE])), f"a stranger got a frame of kind {answer[0]}"
+    return bool(answer)
+
+
+def say_in_a_call(target, data):
     connection, answer, end = Connection(target), b"", time.monotonic() + PATIENCE_S
     connection.open(1, LINK, body=message(data), end=False)
     while not (connection.closed or 1 in connection.ended or answer):
@@ -80,8 +106,25 @@ def say(target, data):
         connection.read(1)
         answer = connection.heard.get(1, b"")[5 + 6:5 + 7]  # the kind, behind gRPC's own header
     connection.close()
-    assert answer in (b"", bytes([REFUSE])), f"a stranger got a frame of kind {answer[0]}"
-    return bool(answer)
+    return answer
+
+
+def held_frames(target):
+    """Hellos that claim to be as long as a frame may be, and never end."""
+    sockets, sent = [target.connect() for _ in range(100)], 0
+    begin = link_frame(HELLO, b"", claimed=65536)
+    for one in sockets:
+        try:
+            one.sendall(begin)
+            for _ in range(60):
+                one.sendall(b"x" * 1000)
+                sent += 1000
+        except OSError:
+            pass  # cut
+    seconds = expect_closed(sockets, "frames that never end")
+    for one in sockets:
+        one.close()
+    return f"{sent / 1e6:.1f} MB of 100 frames that never end, all cut within {seconds:.1f} s"
 
 
 def strange_hellos(target, run):
@@ -114,3 +157,4 @@ def many_hellos(target, run):
 
 
 LINK_ATTACKS = [strange_hellos, many_hellos]
+STREAM_ATTACKS = [random_bytes, idle_connections, slow_loris, held_frames]

@@ -42,7 +42,7 @@ class Namespace:
                 ["ip", "netns", "exec", self.name, self.cluster.programs / "longhaul-worker",
                  "--coordinator", self.cluster.address, "--token-file", self.cluster.token_file,
                  "--state-dir", self.cluster.folder / self.worker, "--name", self.worker,
-                 "--transport", "grpc", "--grpc-address", "0.0.0.0:0", "--advertise", "auto"],
+                 "--transport", "tcp", "--tcp-address", "0.0.0.0:0", "--advertise", "auto"],
                 stdout=log, stderr=subprocess.STDOUT)
             try:
                 yield process
@@ -107,10 +107,10 @@ def main():
             cluster.kill(name)
         for namespace in namespaces:
             stack.enter_context(namespace.started_worker())
-        run = cluster.submit("moved", steps=STEPS, stages=2, transport="grpc")
+        run = cluster.submit("moved", steps=STEPS, stages=2, transport="tcp")
         for namespace, step in zip(namespaces, (5, 70)):
             move_at(cluster, run, step, namespace)
-            expect_events(cluster, run, f"has moved: grpc {namespace.address}:")
+            expect_events(cluster, run, f"has moved: tcp {namespace.address}:")
         expect_done(cluster, run, "workers that moved", unbroken)
         expect_events(cluster, run, "is healed")
     return 0

@@ -258,7 +258,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="longhaul-members-") as folder:
         training.text_for_training(folder)
         with training.Cluster(programs, folder, workers=0) as cluster:
-            _, proxies = start_workers(cluster)
+            _, _, proxies = start_workers(cluster)
             for proxy in proxies:
                 proxy.pause_s = 0.1  # all its steps are repeated below
             for name in ("authority.pem", "token", "store.db"):

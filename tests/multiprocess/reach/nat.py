@@ -152,7 +152,7 @@ class Site:
         """a and b have tried each other, in vain."""
         wait_for("what cannot talk", lambda: sorted(
             one["transport"] for one in (self.worker("a") or {}).get("cannot_talk_to", [])
-            if one["worker"] == "b") == ["grpc", "ucx"])
+            if one["worker"] == "b") == ["grpc", "tcp", "ucx"])
 
     def losses(self, run):
         return [json.loads(line)["loss"] for line in self.cli("steps", run, "--json").stdout.splitlines()]

@@ -100,7 +100,7 @@ class TwoSides:
                              self.token, "--state-dir", self.folder / name, *flags)
 
     def start_b(self, port):
-        self.start_worker("b", self.private, INSIDE, "--grpc-address", f"0.0.0.0:{PUBLISHED}",
+        self.start_worker("b", self.private, INSIDE, "--tcp-address", f"0.0.0.0:{PUBLISHED}",
                           "--advertise", f"{GATEWAY}:{port}")
 
     def cli(self, *arguments, check=True):
@@ -144,29 +144,29 @@ class TwoSides:
 def behind_a_published_port(sides):
     sides.start_worker("a", sides.public, PUBLIC)  # which needs nothing else
     sides.start_b(PUBLISHED)
-    wait_for("what cannot talk", lambda: sides.cannot_talk() == ["ucx"])
+    wait_for("what cannot talk", lambda: sides.cannot_talk() == ["grpc", "ucx"])
     addresses = [one["addresses"][0].rsplit(":", 1)[0] for one in sides.worker("a")["endpoints"]
                  if one.get("addresses")]
-    if addresses != [PUBLIC, PUBLIC]:
+    if addresses != [PUBLIC, PUBLIC, PUBLIC]:
         raise AssertionError(f"worker a says that it is reached at {addresses}")
     sides.expect_event("workers a and b cannot talk over ucx: ")
-    if "not b (ucx)" not in sides.cli("workers").stdout:
+    if "not b (grpc), b (ucx)" not in sides.cli("workers").stdout:
         raise AssertionError(sides.cli("workers").stdout)
     sides.expect_refused("refused", "ucx", "workers a and b are neighbours, and cannot talk over ucx",
-                         "Nothing is known against grpc between them: set `transport: grpc` in the run file")
-    run = sides.cli("submit", sides.run_file("trained", "grpc"), "--watch").stdout.split()[0]
+                         "Nothing is known against tcp between them: set `transport: tcp` in the run file")
+    run = sides.cli("submit", sides.run_file("trained", "auto"), "--watch").stdout.split()[0]
     status = json.loads(sides.cli("status", run, "--json").stdout)
     if status["state"] != "done" or int(status["step"]) != STEPS:
         raise AssertionError(f"{status['state']}: {status.get('reason')}")
-    print(f"ok: {STEPS} steps over grpc, through a published port", flush=True)
+    print(f"ok: {STEPS} steps over tcp, through a published port", flush=True)
 
 
 def at_an_address_that_nobody_reaches(sides):
     sides.processes.end("b")
     sides.start_b(UNPUBLISHED)
-    wait_for("what cannot talk", lambda: sides.cannot_talk() == ["grpc", "ucx"])
-    sides.expect_event(f"nobody reaches worker b at {GATEWAY}:{UNPUBLISHED} (grpc), tried from a: ")
-    sides.expect_refused("lost", "grpc", "workers a and b are neighbours, and cannot talk over grpc",
+    wait_for("what cannot talk", lambda: sides.cannot_talk() == ["grpc", "tcp", "ucx"])
+    sides.expect_event(f"nobody reaches worker b at {GATEWAY}:{UNPUBLISHED} (tcp), tried from a: ")
+    sides.expect_refused("lost", "tcp", "workers a and b are neighbours, and cannot talk over tcp",
                          f"a does not reach b at {GATEWAY}:{UNPUBLISHED}", "--advertise host:port")
 
 

@@ -61,9 +61,10 @@ def main():
             sides = TwoSides(pathlib.Path(sys.argv[1]).resolve(), folder, processes, namespaces)
             print("| way | start to connected | submit to the first step, and the end | a step |")
             print("| --- | --- | --- | --- |")
-            measure(sides, "(a) own address, grpc", "grpc",
-                    lambda: sides.start_worker("b", gateway, PUBLIC, "--transport", "grpc"))
-            measure(sides, "(b) published port, grpc", "grpc", lambda: sides.start_b(PUBLISHED))
+            for transport in ("tcp", "grpc"):
+                measure(sides, f"(a) own address, {transport}", transport, lambda transport=transport: (
+                    sides.start_worker("b", gateway, PUBLIC, "--transport", transport)))
+            measure(sides, "(b) published port, tcp", "tcp", lambda: sides.start_b(PUBLISHED))
             measure(sides, "(c) private network, ucx", "ucx",
                     lambda: sides.start_worker("b", gateway, PUBLIC, "--transport", "ucx"))
     return 0

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "codec/registry.h"
 #include "planner/memory.h"
@@ -15,6 +16,7 @@ namespace longhaul::coordinator {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(MakePlan, CodecsAreThoseOfTheSender) {
@@ -45,6 +47,31 @@ TEST(MakePlan, CountsWhatTensorsTakeAsARule) {
   const Edge& edge = plan->assignment.edges.front();
   EXPECT_NEAR(static_cast<double>(edge.backward.bytes) / static_cast<double>(edge.forward.bytes),
               1.42, 0.02);
+}
+
+// With preferences an activation is sent as computed with adapters and without, a gradient once.
+TEST(MakePlan, CountsActivationsOfPreferencesTwice) {
+  PlanRequest request = Request(2);
+  request.spec.links.codecs = {"none", "aqsgd:bits=4"};
+  request.spec.model.lora = LoraSpec{.rank = 2, .alpha = 4, .targets = {"c_attn"}};
+  request.data.tokens = 256 * 400 + 1 + 999;
+  request.data.validation_tokens = 999;
+  const auto without = MakePlan(request);
+  request.spec.train.dpo = DpoSpec();
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(without.ok() && plan.ok()) << plan.status();
+  const Edge &one = without->assignment.edges.front(), &two = plan->assignment.edges.front();
+  const uint64_t values = uint64_t{256} * 256 * 4;
+  EXPECT_EQ(two.forward.bytes, one.forward.bytes + values);
+  EXPECT_EQ(two.backward.bytes, one.backward.bytes);
+  const Cell &cell = plan->assignment.cells.front(), &before = without->assignment.cells.front();
+  EXPECT_EQ(cell.message_record_bytes, before.message_record_bytes);
+  EXPECT_GT(cell.memory_bytes, before.memory_bytes + values);
+  request.spec.links.codecs = {"aqsgd:bits=4", "none"};
+  const auto remembers = MakePlan(request);
+  ASSERT_TRUE(remembers.ok()) << remembers.status();
+  EXPECT_NEAR(static_cast<double>(remembers->assignment.cells.front().message_record_bytes),
+              2.0 * static_cast<double>(before.message_record_bytes), 1e5);
 }
 
 TEST(MakePlan, CountsWhatCodecsRememberOnDisk) {
@@ -249,6 +276,7 @@ TEST(MakePlan, ARelayIsTakenWhereItMayBe) {
               HasSubstr("carries encrypted links only; links.encrypt is off"));
   // Nothing is known against grpc, which was not asked for.
   PlanRequest grpc = request;
+  grpc.spec.transport = TransportKind::kUcx;
   grpc.workers[1].does_not_reach.erase({grpc.workers[0].id, TransportKind::kGrpc});
   EXPECT_THAT(std::string(Message(MakePlan(grpc).status())), HasSubstr("set `transport: grpc`"));
   PlanRequest old = request;
@@ -298,6 +326,37 @@ TEST(MakePlan, LinksHaveTheTransportThatTheRunFileSays) {
   request.spec.links.by_worker.push_back({"w2", {{"none", "none"}, TransportKind::kUcx}});
   EXPECT_THAT(std::string(Message(MakePlan(request).status())),
               AllOf(HasSubstr("w1 and w2"), HasSubstr("grpc at the one and for ucx at the other")));
+}
+
+TEST(MakePlan, AutoTakesTheFirstTransportThatGetsThrough) {
+  PlanRequest request = Request(3);
+  request.spec.transport = std::nullopt;
+  const auto transports = [&] {
+    const auto plan = MakePlan(request);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    std::vector<std::string> names;
+    if (!plan.ok()) return names;
+    for (const Edge& edge : plan->assignment.edges) names.push_back(edge.transport);
+    return names;
+  };
+  for (CandidateWorker& worker : request.workers) {
+    worker.endpoints.push_back({.transport = "tcp", .addresses = {"10.0.0.1:3"}});
+  }
+  EXPECT_THAT(transports(), ElementsAre("ucx", "ucx"));
+  // Neither way leads from one to the other.
+  request.workers[0].does_not_reach[{request.workers[1].id, TransportKind::kUcx}] = "no route";
+  EXPECT_THAT(transports(), ElementsAre("ucx", "ucx"));  // the other one dials
+  request.workers[1].does_not_reach[{request.workers[0].id, TransportKind::kUcx}] = "no route";
+  EXPECT_THAT(transports(), ElementsAre("tcp", "ucx"));
+  // A worker that does not listen on ucx.
+  std::erase_if(request.workers[2].endpoints,
+                [](const auto& one) { return one.transport == "ucx"; });
+  EXPECT_THAT(transports(), ElementsAre("tcp", "tcp"));
+  request.workers[2].endpoints = {{"grpc", {"10.0.0.1:2"}}};
+  EXPECT_THAT(transports(), ElementsAre("tcp", "grpc"));
+  request.workers[2].endpoints = {};
+  EXPECT_THAT(std::string(Message(MakePlan(request).status())),
+              HasSubstr("worker w2 has no data transport"));
 }
 
 TEST(MakePlan, ATransportThatAWorkerDoesNotHaveIsRefused) {

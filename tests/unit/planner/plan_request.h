@@ -23,6 +23,7 @@ inline PlanRequest Request(uint32_t workers) {
   request.spec.train.steps = 10;
   request.spec.train.microbatches = 16;
   request.spec.links.codecs = {"none", "none"};
+  request.spec.transport = TransportKind::kUcx;
   request.data.vocabulary = 256;
   for (uint32_t i = 0; i < workers; ++i) {
     CandidateWorker worker;

@@ -142,13 +142,14 @@ TEST(MakePlan, ATiedMatrixWantsWorkersOfOneKindAtItsEnds) {
 TEST(MakePlan, TheEndsOfATiedMatrixMayHaveExceptionsOfTheirOwn) {
   PlanRequest request = Request(3);
   request.spec.model.tied = true;
+  request.spec.transport = TransportKind::kUcx;
   request.spec.links.by_worker = {{"w0", {{"none", "none"}, TransportKind::kGrpc}},
                                   {"w2", {{"none", "none"}, TransportKind::kUcx}}};
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->assignment.edges[0].transport, "grpc");
   EXPECT_EQ(plan->assignment.edges[1].transport, "ucx");
-  EXPECT_EQ(plan->assignment.edges[2].transport, ToString(request.spec.transport));
+  EXPECT_EQ(plan->assignment.edges[2].transport, "ucx");
 }
 
 TEST(MakePlan, CarriesTheWholeRunFile) {

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "transport/p2p/grpc/factory.h"
 #include "transport/p2p/relay/factory.h"
+#include "transport/p2p/tcp/factory.h"
 #include "transport/p2p/ucx/factory.h"
 
 namespace longhaul::transport {
@@ -22,6 +23,10 @@ constexpr std::pair<TransportKind, Create> kBackends[] = {
     {TransportKind::kGrpc,
      [](const TransportOptions& options) {
        return grpc::CreateTransport({.bind_address = options.bind_address});
+     }},
+    {TransportKind::kTcp,
+     [](const TransportOptions& options) {
+       return tcp::CreateTransport({.bind_address = options.bind_address});
      }},
     {TransportKind::kRelay,
      [](const TransportOptions& options) {

@@ -14,7 +14,7 @@ namespace longhaul::transport {
 
 // Options of all backends; each backend reads the ones that it needs.
 struct TransportOptions {
-  std::string bind_address;    // where UCX or gRPC listens, "10.77.0.2:0"; port 0: any free port
+  std::string bind_address;    // where the transport listens, "10.77.0.2:0"; port 0: any free port
   std::string network_device;  // for UCX, "eth0"; empty: the device that has the address
   // For relayed links: returns host:port of the current coordinator. Must be thread-safe. May be
   // empty if every relay's address names a host (p2p/relay/factory.h).

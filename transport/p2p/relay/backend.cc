@@ -37,7 +37,7 @@ struct Place {
 struct Shared {
   std::shared_ptr<EventLoop> loop;
   internal::Backend::Accept accept;
-  std::shared_ptr<ConnectionTable> table = std::make_shared<ConnectionTable>();
+  std::shared_ptr<stream::ConnectionTable> table = std::make_shared<stream::ConnectionTable>();
   bool shutting_down = false;
 };
 
@@ -142,7 +142,7 @@ class RelayBackend : public internal::Backend {
 
   StatusOr<std::string> Start(const std::shared_ptr<EventLoop>& loop, Accept accept) override {
     shared_->loop = loop;
-    shared_->table->resolver = std::make_shared<Resolver>(loop);
+    shared_->table->resolver = std::make_shared<stream::Resolver>(loop);
     shared_->accept = std::move(accept);
     if (own_way_.empty()) return std::string();
     // Many links come there.

@@ -36,6 +36,7 @@ class UcxBackend : public internal::Backend, public Poller {
     accept_ = std::move(accept);
     LH_ASSIGN_OR_RETURN(const SocketAddress bind_address,
                         ParseAddress(options_.bind_address, /*resolve=*/true));
+    LH_RETURN_IF_ERROR(CheckFamily(bind_address));
     LH_ASSIGN_OR_RETURN(std::string device, InterfaceOf(bind_address));
     if (!options_.network_device.empty()) device = options_.network_device;
     LH_RETURN_IF_ERROR(CheckBind(bind_address));
@@ -56,14 +57,19 @@ class UcxBackend : public internal::Backend, public Poller {
   }
 
   StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) override {
+    const StatusOr<SocketAddress> numeric = ParseAddress(address, /*resolve=*/false);
+    if (numeric.ok()) LH_RETURN_IF_ERROR(CheckFamily(*numeric));
     const auto connection = UcxConnection::Create(loop_, worker_, table_, address_, address);
-    if (const auto numeric = ParseAddress(address, /*resolve=*/false); numeric.ok()) {
+    if (numeric.ok()) {
       connection->Connect(*numeric);
       return connection;
     }
     // A name server may take its time: not on the loop.
     std::thread([loop = loop_, weak = std::weak_ptr(connection), address] {
-      const StatusOr<SocketAddress> resolved = ParseAddress(address, /*resolve=*/true);
+      StatusOr<SocketAddress> resolved = ParseAddress(address, /*resolve=*/true);
+      if (resolved.ok()) {
+        if (const Status family = CheckFamily(*resolved); !family.ok()) resolved = family;
+      }
       loop->Post([weak, resolved] {
         const auto waiting = weak.lock();
         if (!waiting) return;

@@ -116,6 +116,13 @@ std::string ToString(const SocketAddress& address) {
                      ntohs(reinterpret_cast<const sockaddr_in*>(a)->sin_port));
 }
 
+Status CheckFamily(const SocketAddress& address) {
+  if (address.get()->sa_family != AF_INET6) return absl::OkStatus();
+  return InvalidArgument(
+      "UCX does not work over IPv6, and {} is such an address; take transport tcp",
+      ToString(address));
+}
+
 StatusOr<std::string> InterfaceOf(const SocketAddress& address) {
   if (IsWildcard(address.get())) {
     return InvalidArgument(

@@ -24,6 +24,8 @@ struct SocketAddress {
 // block. kInvalidArgument: not an address. kUnavailable: the name does not resolve.
 StatusOr<SocketAddress> ParseAddress(const std::string& text, bool resolve);
 std::string ToString(const SocketAddress& address);
+// kInvalidArgument for IPv6: there UCX's TCP (1.13) writes past its buffers, on both sides.
+Status CheckFamily(const SocketAddress& address);
 
 // Returns the network interface that has this address, such as "eth0". kFailedPrecondition: none
 // has it; the message names the existing interfaces and their addresses. kInvalidArgument: the

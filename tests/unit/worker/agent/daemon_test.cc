@@ -77,13 +77,14 @@ TEST_F(WorkerDaemonTest, WrongUsageIsExitCodeTwoAndNamesTheFlag) {
   expect(RunWith({"--advertise", "nonsense"}), "--advertise: address 'nonsense': expected ");
   expect(RunWith({"--data-address", "nonsense"}), "--data-address: address 'nonsense': expected ");
   expect(RunWith({"--data-address", "0.0.0.0:0"}), "--token-file is required");
-  expect(RunWith({"--transport", "tcp"}), "--transport: tcp not in {ucx,grpc}");
+  expect(RunWith({"--transport", "pigeons"}), "--transport: pigeons not in {ucx,tcp,grpc}");
   expect(RunWith({"--grpc-address", "nonsense"}), "--grpc-address: address 'nonsense': expected ");
   expect(RunWith({"--grpc-address", "0.0.0.0:0"}), "--token-file is required");
   expect(RunWith({"--grpc-address", "0.0.0.0:0", "--token-file", "any"}),
          "--grpc-address 0.0.0.0:0 is no address that others can dial; say with --advertise "
          "host:port");
-  expect(RunWith({"--advertise", "auto", "--transport", "ucx"}), "--advertise auto is for gRPC");
+  expect(RunWith({"--advertise", "auto", "--transport", "ucx"}),
+         "--advertise auto is for TCP or gRPC");
   expect(RunWith({"--advertise", "192.0.2.7:0"}),
          "--advertise 192.0.2.7:0: others cannot dial port 0");
   expect(RunWith({"--remote-host", "https://minio.lan"}),

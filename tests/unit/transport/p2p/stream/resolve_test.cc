@@ -1,4 +1,4 @@
-#include "transport/p2p/relay/resolve.h"
+#include "transport/p2p/stream/resolve.h"
 
 #include <gmock/gmock.h>
 #include <netinet/in.h>
@@ -10,7 +10,7 @@
 
 #include "base/event_loop.h"
 
-namespace longhaul::transport::relay {
+namespace longhaul::transport::stream {
 namespace {
 
 StatusOr<SocketAddress> AddressOfPort(uint16_t port) {
@@ -78,4 +78,4 @@ TEST(ResolveTest, NumbersNeedNoLookUp) {
 }
 
 }  // namespace
-}  // namespace longhaul::transport::relay
+}  // namespace longhaul::transport::stream

@@ -15,7 +15,7 @@
 #include "base/event_loop.h"
 #include "base/status.h"
 
-namespace longhaul::transport::relay {
+namespace longhaul::transport::stream {
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -51,4 +51,4 @@ class Resolver : public std::enable_shared_from_this<Resolver> {
   std::map<std::string, std::vector<Done>> asked_;  // by host:port, until the answer
 };
 
-}  // namespace longhaul::transport::relay
+}  // namespace longhaul::transport::stream

@@ -1,10 +1,10 @@
-#include "transport/p2p/relay/resolve.h"
+#include "transport/p2p/stream/resolve.h"
 
 #include <cstring>
 #include <thread>
 #include <utility>
 
-namespace longhaul::transport::relay {
+namespace longhaul::transport::stream {
 namespace {
 
 StatusOr<SocketAddress> LookUpWith(const HostPort& address, int flags) {
@@ -60,4 +60,4 @@ void Resolver::Finish(const std::string& name, const StatusOr<SocketAddress>& fo
   for (const Done& done : node.mapped()) done(found);
 }
 
-}  // namespace longhaul::transport::relay
+}  // namespace longhaul::transport::stream

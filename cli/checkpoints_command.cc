@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -36,9 +37,14 @@ std::string WhereText(const v1::CheckpointStatus& checkpoint) {
   std::vector<std::string> names;
   std::set<std::string> seen;
   int copies = 0;
+  std::map<std::string, int> stored;  // files by folder of an object store
   for (const v1::ShardStatus& shard : checkpoint.shards()) {
     copies += shard.copied() ? 1 : 0;
     for (const v1::ShardHolderStatus& holder : shard.holders()) {
+      if (holder.worker_id().find("://") != std::string::npos) {
+        ++stored[Printable(holder.worker_id())];
+        continue;
+      }
       if (holder.worker_id().empty() || !seen.insert(holder.worker_id()).second) continue;
       names.push_back(holder.worker_name() + (holder.connected() ? "" : " (not connected)"));
     }
@@ -49,6 +55,12 @@ std::string WhereText(const v1::CheckpointStatus& checkpoint) {
   } else if (copies > 0) {
     text += fmt::format("; copies of {} of {} files at the coordinator", copies,
                         checkpoint.shards_size());
+  }
+  for (const auto& [folder, files] : stored) {
+    if (!text.empty()) text += "; ";
+    text += files == checkpoint.shards_size()
+                ? folder
+                : fmt::format("{} of {} files in {}", files, checkpoint.shards_size(), folder);
   }
   return text;
 }
@@ -119,7 +131,8 @@ void AddCheckpointsCommand(Program& program) {
   command->footer(
       "whole: every shard was hashed just now; committed: nothing speaks against it; unreachable: "
       "the\nonly file of a shard is on a worker that is not connected; damaged: a shard is nowhere "
-      "whole.");
+      "whole.\nOf files in an object store only names and sizes are looked at; their hashes are "
+      "checked when they\nare fetched.");
 }
 
 }  // namespace longhaul::cli

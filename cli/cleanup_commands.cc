@@ -29,6 +29,10 @@ StatusOr<int> RemoveRun(Invocation& invocation, const std::string& run) {
   const std::string id = Printable(reply.run_id());
   const Terminal& terminal = invocation.terminal();
   terminal.out << fmt::format("{} is removed, with its checkpoints\n", id);
+  if (!reply.stored_in().empty()) {
+    terminal.out << fmt::format("copies in {} stay; delete them there\n",
+                                Printable(reply.stored_in()));
+  }
   if (!reply.away().empty()) {
     terminal.out << fmt::format(
         "not connected, and so left with files of it: {}; there delete checkpoints/{} and "

@@ -73,6 +73,14 @@ std::vector<Scalar> ScalarsOf(const v1::StepRecord& step) {
   if (step.has_clean_validation_loss()) {
     add("loss/validation_clean", step.clean_validation_loss());
   }
+  if (step.has_preference_accuracy()) {
+    add("preferences/accuracy", step.preference_accuracy());
+    add("preferences/margin", step.preference_margin());
+  }
+  if (step.has_validation_preference_accuracy()) {
+    add("preferences/validation_accuracy", step.validation_preference_accuracy());
+    add("preferences/validation_margin", step.validation_preference_margin());
+  }
   if (step.step() == 0) return scalars;  // a validation and nothing else
   if (step.has_loss()) {
     add("optimizer/gradient_norm", step.gradient_norm());

@@ -5,32 +5,23 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <map>
+#include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/pending_file.h"
 #include "base/remote/address.h"
 #include "base/remote/store.h"
-#include "base/units.h"
+#include "cli/export_upload.h"
 #include "cli/model_source.h"
 #include "cli/program.h"
 #include "cli/progress.h"
-#include "run/data/data_set.h"
+#include "run/exporting/export_run.h"
 #include "run/file/run_spec.h"
-#include "run/model/lora.h"
-#include "run/plan/proto/plan_proto.h"
-#include "run/published/export.h"
-#include "run/published/remote/remote_folder.h"
-#include "run/published/safetensors.h"
 
 namespace longhaul::cli {
 namespace {
@@ -39,7 +30,11 @@ using published::ExportType;
 
 // Workers read their shards and send them.
 constexpr absl::Duration kGatherLimit = absl::Hours(12);
-constexpr uint64_t kMostListBytes = 256 << 20;
+
+// Not there yet.
+std::string TemporaryFolder() {
+  return std::filesystem::temp_directory_path() / ("longhaul-export-" + RandomUuid());
+}
 
 std::optional<ExportType> ParseType(std::string_view text) {
   for (const ExportType type : {ExportType::kFp32, ExportType::kBf16, ExportType::kFp16}) {
@@ -104,116 +99,6 @@ class PartialFolder {
   bool published_ = false;
 };
 
-// Arrays of several files of a checkpoint, by name.
-class ShardFiles {
- public:
-  Status Add(const std::string& path) {
-    LH_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-    const StatusOr<published::SafetensorsTable> table =
-        published::ParseSafetensorsTable(file.bytes(), file.bytes().size());
-    if (!table.ok()) return Annotate(table.status(), path);
-    for (const published::TensorEntry& entry : table->tensors) {
-      arrays_[entry.name] = file.bytes().subspan(entry.begin, entry.end - entry.begin);
-    }
-    files_.push_back(std::move(file));
-    return absl::OkStatus();
-  }
-  StatusOr<std::span<const float>> Find(const std::string& name) {
-    const auto it = arrays_.find(name);
-    if (it == arrays_.end()) {
-      return DataLoss("the checkpoint has no {}", name);
-    }
-    values_.resize(it->second.size() / sizeof(float));
-    if (!values_.empty()) std::memcpy(values_.data(), it->second.data(), it->second.size());
-    return values_;
-  }
-
- private:
-  std::vector<MappedFile> files_;
-  std::map<std::string, std::span<const std::byte>> arrays_;
-  std::vector<float> values_;
-};
-
-// Parameters of the model that a run with LoRA began with, with its adapters added.
-class MergedValues {
- public:
-  // `from`: the folder of the weights where this machine has it. `scratch`: a path for a tensor
-  // that only the coordinator has. All must outlive this.
-  MergedValues(Client& client, std::string from, std::string scratch,
-               const published::Weights& weights, const ModelSpec& model, ShardFiles& shards)
-      : client_(client),
-        from_(std::move(from)),
-        scratch_(std::move(scratch)),
-        weights_(weights),
-        model_(model),
-        shards_(shards) {}
-
-  StatusOr<std::span<const float>> Find(const model::PlacedParameter& parameter) {
-    LH_ASSIGN_OR_RETURN(const published::Tensor* tensor,
-                        published::TensorOf(weights_, model_, parameter));
-    {
-      LH_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, BytesOf(*tensor));
-      values_.resize(parameter.parameter.shape.elements());
-      published::Decode(*tensor, bytes, parameter.parameter, values_);
-    }
-    const LoraSpec& lora = *model_.lora;
-    if (!model::HasAdapters(lora, parameter)) return values_;
-    const model::Adapters adapters = model::AdaptersOf(lora, parameter);
-    LH_ASSIGN_OR_RETURN(const std::vector<float> a, AdapterOf(adapters.a));
-    LH_ASSIGN_OR_RETURN(const std::vector<float> b, AdapterOf(adapters.b));
-    model::Merge(lora, parameter.parameter.shape, a, b, values_);
-    return values_;
-  }
-
- private:
-  StatusOr<std::vector<float>> AdapterOf(const model::PlacedParameter& adapter) {
-    LH_ASSIGN_OR_RETURN(const std::span<const float> values, shards_.Find(adapter.Name()));
-    if (values.size() != adapter.parameter.shape.elements()) {
-      return DataLoss("expected {} values of {}, got {}", adapter.parameter.shape.elements(),
-                      adapter.Name(), values.size());
-    }
-    return std::vector<float>(values.begin(), values.end());
-  }
-  StatusOr<std::vector<std::byte>> FromAddress(const published::Tensor& tensor) {
-    if (!remote_) {
-      LH_ASSIGN_OR_RETURN(const remote::Address address, remote::ParseAddress(weights_.from));
-      LH_ASSIGN_OR_RETURN(store_, OpenStore(address));
-      LH_ASSIGN_OR_RETURN(remote_, published::RemoteTensors::Open(*store_, weights_));
-    }
-    return remote_->Read(tensor);
-  }
-  StatusOr<std::vector<std::byte>> BytesOf(const published::Tensor& tensor) {
-    if (weights_.IsRemote(tensor)) return FromAddress(tensor);
-    StatusOr<std::vector<std::byte>> here = published::ReadTensor(from_, tensor);
-    if (here.ok()) return here;
-    const Status fetched = Fetch(client_, tensor.sha256, scratch_, [](uint64_t) {});
-    if (!fetched.ok()) {
-      return Status(fetched.code(),
-                    fmt::format("neither this machine's folder nor the coordinator has '{}' of the "
-                                "weights that the run began with ({}; {})",
-                                tensor.name, Message(here.status()), Message(fetched)));
-    }
-    LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(scratch_, tensor.bytes));
-    std::filesystem::remove(scratch_);
-    if (text.size() != tensor.bytes) {
-      return DataLoss("expected {} bytes of '{}', the coordinator has {}", tensor.bytes,
-                      tensor.name, text.size());
-    }
-    const auto whole = std::as_bytes(std::span(text));
-    return std::vector<std::byte>(whole.begin(), whole.end());
-  }
-
-  Client& client_;
-  const std::string from_, scratch_;
-  const published::Weights& weights_;
-  const ModelSpec& model_;
-  ShardFiles& shards_;
-  std::vector<float> values_;
-  // Set when the first tensor at an address is read.
-  std::unique_ptr<remote::Store> store_;
-  std::optional<published::RemoteTensors> remote_;
-};
-
 StatusOr<v1::CheckpointStatus> Gather(Client& client, const ExportOptions& options) {
   v1::CheckpointsRequest request;
   request.set_run(options.run);
@@ -235,191 +120,106 @@ StatusOr<v1::CheckpointStatus> Gather(Client& client, const ExportOptions& optio
   return NotFound("run {} has no checkpoint that can be exported", options.run);
 }
 
-struct Source {
-  RunSpec spec;
-  uint32_t vocabulary = 0;  // of the tokenizer
+// What the coordinator has, and what the user's environment may read.
+class CoordinatorSource : public exporting::ExportSource {
+ public:
+  // `more` hears of the bytes that came. Both must outlive this object.
+  CoordinatorSource(Client& client, std::function<void(uint64_t)> more)
+      : client_(client), more_(std::move(more)) {}
+
+  Status Fetch(const std::string& sha256, const std::string& path) override {
+    return cli::Fetch(client_, sha256, path, more_);
+  }
+  StatusOr<std::unique_ptr<remote::Store>> OpenStore(const remote::Address& address) override {
+    return cli::OpenStore(address);
+  }
+
+ private:
+  Client& client_;
+  const std::function<void(uint64_t)> more_;
 };
 
-StatusOr<Source> SourceOf(Client& client, const std::string& run) {
-  LH_ASSIGN_OR_RETURN(const v1::RunStatus status, client.GetRun(run));
+StatusOr<exporting::ExportOrder> OrderOf(Client& client, const ExportOptions& options) {
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus status, client.GetRun(options.run));
   const v1::Assignment& assignment = status.plan().assignment();
   if (assignment.run_yaml().empty()) {
-    return FailedPrecondition("run {} has not begun yet, so it has nothing to export", run);
+    return FailedPrecondition("run {} has not begun yet, so it has nothing to export", options.run);
   }
-  Source source;
-  LH_ASSIGN_OR_RETURN(source.spec, ParseRunSpec(assignment.run_yaml(), "run.yaml", {}));
-  source.vocabulary = assignment.data().vocabulary();
-  if (source.spec.replay) {
-    return FailedPrecondition("run {} is a replay: it has no parameters", run);
+  exporting::ExportOrder order{
+      .type = ParseType(options.type), .merged = options.merged, .base = options.base};
+  LH_ASSIGN_OR_RETURN(order.spec, ParseRunSpec(assignment.run_yaml(), "run.yaml", {}));
+  order.vocabulary = assignment.data().vocabulary();
+  LH_RETURN_IF_ERROR(exporting::CheckExportable(order.spec, options.run));
+  return order;
+}
+
+// Fetches the checkpoint and writes its export into the folder.
+StatusOr<exporting::WrittenExport> Write(Client& client, const v1::CheckpointStatus& checkpoint,
+                                         exporting::ExportOrder order, const std::string& folder,
+                                         const Terminal& terminal) {
+  uint64_t total = 0, done = 0;
+  for (const v1::ShardStatus& shard : checkpoint.shards()) {
+    if (!shard.name().ends_with(".params.safetensors")) continue;
+    total += shard.bytes();
+    order.parameters.push_back(shard.sha256());
   }
-  return source;
-}
-
-// What the run began with; nothing where that were random numbers.
-StatusOr<published::Weights> WeightsOf(Client& client, const RunSpec& spec,
-                                       const std::string& folder) {
-  if (spec.weights.sha256.empty()) return published::Weights();
-  const std::string path = folder + "/.weights";
-  LH_RETURN_IF_ERROR(Fetch(client, spec.weights.sha256, path, [](uint64_t) {}));
-  LH_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMostListBytes));
-  std::filesystem::remove(path);
-  return published::FromJson(json);
-}
-
-// The tokenizer of the run's data sets, for a run that began with random numbers. Its files are in
-// the first set's folder, which is there where the run was submitted. Nothing, and a word on
-// `terminal`, where it is not, or where it has another tokenizer by now.
-StatusOr<std::vector<published::SmallFile>> TokenizerOfSets(Client& client, const RunSpec& spec,
-                                                            const std::string& folder,
-                                                            const Terminal& terminal) {
-  const std::string path = folder + "/.sets";
-  LH_RETURN_IF_ERROR(Fetch(client, spec.data.list_sha256, path, [](uint64_t) {}));
-  LH_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMostListBytes));
-  std::filesystem::remove(path);
-  LH_ASSIGN_OR_RETURN(const data::Mixture mixture, data::MixtureFromJson(json));
-  const data::Source& first = mixture.sources.front();
-  if (first.set.tokenizer.empty()) return std::vector<published::SmallFile>();
-  LH_ASSIGN_OR_RETURN(auto files, published::ReadTokenizer(first.folder + "/tokenizer"));
-  const auto main = std::ranges::find(files, "tokenizer.json", &published::SmallFile::name);
-  const bool is_it =
-      main != files.end() && (first.set.tokenizer_sha256.empty() ||
-                              Sha256Hex(main->contents) == first.set.tokenizer_sha256);
-  if (is_it) return files;
-  terminal.err << fmt::format(
-                      "note: the export has no tokenizer: {} is not there, or has another one than "
-                      "{} by now",
-                      first.folder, first.set.tokenizer)
-               << std::endl;
-  return std::vector<published::SmallFile>();
-}
-
-ExportType TypeOf(const published::Tensor& tensor) {
-  return tensor.type == "BF16"  ? ExportType::kBf16
-         : tensor.type == "F16" ? ExportType::kFp16
-                                : ExportType::kFp32;
-}
-
-// The type that most numbers of the model have with which the run began.
-ExportType UsualType(const published::Weights& weights) {
-  std::map<ExportType, uint64_t> numbers = {{ExportType::kFp32, 0}};
-  for (const published::Tensor& tensor : weights.tensors) {
-    if (published::IsOfAdapter(tensor)) continue;
-    numbers[TypeOf(tensor)] += tensor.bytes / published::BytesOfType(tensor.type);
-  }
-  return std::ranges::max_element(numbers, {}, [](const auto& one) { return one.second; })->first;
-}
-
-// The name of the adapted model, by which others find it: that of its own config.json, such as
-// Qwen/Qwen2.5-0.5B. A path in there is of somebody else's machine.
-std::string BaseOf(const Source& source, const published::Weights& weights) {
-  using Json = nlohmann::json;
-  const Json config = Json::parse(weights.config_json, /*cb=*/nullptr, /*allow_exceptions=*/false);
-  const std::string name =
-      config.is_object() && config.contains("_name_or_path") && config["_name_or_path"].is_string()
-          ? config["_name_or_path"].get<std::string>()
-          : "";
-  const bool is_name = std::ranges::count(name, '/') == 1 && name.front() != '/' &&
-                       name.front() != '.' && name.front() != '~' && name.back() != '/';
-  if (is_name) return name;
-  const StatusOr<remote::Address> address = remote::ParseAddress(weights.from);
-  if (address.ok() && address->kind == remote::Kind::kHubModel && address->path.empty()) {
-    return address->place;
-  }
-  return source.spec.weights.from;
-}
-
-Status WriteAdapters(const PartialFolder& folder, const Source& source, const ModelSpec& model,
-                     ExportType type, const std::string& base, const published::Weights& weights,
-                     ShardFiles& shards) {
-  return published::WriteAdapters(
-      folder.path(),
-      {.model = model,
-       .type = type,
-       .base = base.empty() ? BaseOf(source, weights) : base,
-       .files = weights.files},
-      [&](const model::PlacedParameter& parameter) { return shards.Find(parameter.Name()); });
-}
-
-// The model whole: a checkpoint of LoRA has its adapters alone, so the rest comes from where the
-// run began.
-Status WriteModel(Client& client, const PartialFolder& folder, const Source& source,
-                  const ModelSpec& model, ExportType type, bool each_its_own,
-                  const published::Weights& weights, ShardFiles& shards) {
-  published::Export what{
-      .model = model, .type = type, .original_config = weights.config_json, .files = weights.files};
-  if (each_its_own) {
-    what.type_of = [type, &weights, &model](const model::PlacedParameter& parameter) {
-      const auto tensor = published::TensorOf(weights, model, parameter);
-      return tensor.ok() ? TypeOf(**tensor) : type;
-    };
-  }
-  what.model.lora.reset();
-  if (!model.lora) {
-    return published::WriteFolder(
-        folder.path(), what,
-        [&](const model::PlacedParameter& parameter) { return shards.Find(parameter.Name()); });
-  }
-  MergedValues merged(client, source.spec.weights.from, folder.path() + "/.tensor", weights, model,
-                      shards);
-  return published::WriteFolder(folder.path(), what, [&](const model::PlacedParameter& parameter) {
-    return merged.Find(parameter);
+  Progress progress(terminal, "fetching the checkpoint");
+  CoordinatorSource source(client, [&](uint64_t bytes) {
+    done = std::min(done + bytes, total);
+    progress.Bytes(done, total);
   });
+  return exporting::WriteExport(order, source, folder);
 }
 
 }  // namespace
 
 StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options) {
+  const Terminal& terminal = invocation.terminal();
+  if (options.to.empty() && (options.out.empty() || options.overwrite)) {
+    terminal.err << "longhaul export: "
+                 << (options.overwrite ? "--overwrite is for --to; --out makes a new folder"
+                                       : "expected --out with a folder to make, --to with an "
+                                         "address, or both")
+                 << std::endl;
+    return kWrongUsage;
+  }
+  const http::Call call{.given_up = [&] { return invocation.interrupt().fired(); }};
+  const bool stays = !options.out.empty();
   LH_ASSIGN_OR_RETURN(const std::unique_ptr<PartialFolder> folder,
-                      PartialFolder::Create(options.out));
+                      PartialFolder::Create(stays ? options.out : TemporaryFolder()));
+  if (!stays) {
+    // Other users of this machine may look into the folder for temporary files.
+    std::filesystem::permissions(folder->path(), std::filesystem::perms::owner_all);
+  }
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
-  LH_ASSIGN_OR_RETURN(const Source source, SourceOf(*client, options.run));
-  if (const GroupSpec& group = source.spec.group; group.shared_channels < 1) {
-    return FailedPrecondition(
-        "{} was trained with group.p {}: its {} ranks have channels of their own, which no "
-        "published model has; export a run without group.p",
-        options.run, group.shared_channels, group.tensor);
+  LH_ASSIGN_OR_RETURN(exporting::ExportOrder order, OrderOf(*client, options));
+  // Before the checkpoint is gathered, which may take hours.
+  std::unique_ptr<ExportUpload> upload;
+  if (!options.to.empty()) {
+    LH_ASSIGN_OR_RETURN(upload,
+                        ExportUpload::Prepare(options.to, options.overwrite, terminal, call));
   }
   LH_ASSIGN_OR_RETURN(const v1::CheckpointStatus checkpoint, Gather(*client, options));
-  LH_ASSIGN_OR_RETURN(published::Weights weights, WeightsOf(*client, source.spec, folder->path()));
-  if (source.spec.weights.sha256.empty() && !source.spec.data.sets.empty()) {
-    LH_ASSIGN_OR_RETURN(weights.files, TokenizerOfSets(*client, source.spec, folder->path(),
-                                                       invocation.terminal()));
-  }
-
-  uint64_t total = 0, done = 0;
-  for (const v1::ShardStatus& shard : checkpoint.shards()) {
-    if (shard.name().ends_with(".params.safetensors")) total += shard.bytes();
-  }
-  ShardFiles shards;
-  {
-    Progress progress(invocation.terminal(), "fetching the checkpoint");
-    for (const v1::ShardStatus& shard : checkpoint.shards()) {
-      if (!shard.name().ends_with(".params.safetensors")) continue;
-      const std::string path = fmt::format("{}/.{}", folder->path(), shard.sha256());
-      LH_RETURN_IF_ERROR(CheckFileName("a shard", shard.sha256()));
-      LH_RETURN_IF_ERROR(Fetch(*client, shard.sha256(), path, [&](uint64_t bytes) {
-        done += bytes;
-        progress.Bytes(done, total);
-      }));
-      LH_RETURN_IF_ERROR(shards.Add(path));
-      std::filesystem::remove(path);  // it stays mapped
+  LH_ASSIGN_OR_RETURN(const exporting::WrittenExport written,
+                      Write(*client, checkpoint, std::move(order), folder->path(), terminal));
+  for (const std::string& note : written.notes) terminal.err << "note: " << note << std::endl;
+  if (stays) LH_RETURN_IF_ERROR(folder->Publish());
+  const std::string what =
+      fmt::format("{}step {} of {}", written.adapters ? "the adapters of " : "", checkpoint.step(),
+                  options.run);
+  if (upload) {
+    const Status sent = upload->Send(stays ? options.out : folder->path(), what, terminal, call);
+    if (!sent.ok() && stays) {
+      return Annotate(sent, fmt::format("{} has the export, but it was not uploaded", options.out));
     }
+    LH_RETURN_IF_ERROR(sent);
   }
-  ModelSpec model = source.spec.model;
-  model.vocabulary = model.VocabularyOver(source.vocabulary);
-  const bool adapters = model.lora && !options.merged;
-  const std::optional<ExportType> asked = ParseType(options.type);
-  const ExportType type = asked.value_or(adapters ? ExportType::kFp32 : UsualType(weights));
-  LH_RETURN_IF_ERROR(
-      adapters ? WriteAdapters(*folder, source, model, type, options.base, weights, shards)
-               : WriteModel(*client, *folder, source, model, type,
-                            /*each_its_own=*/!asked, weights, shards));
-  LH_RETURN_IF_ERROR(folder->Publish());
-  invocation.terminal().err << fmt::format("{}step {} of {} {} in {}, as {}",
-                                           adapters ? "the adapters of " : "", checkpoint.step(),
-                                           options.run, adapters ? "are" : "is", options.out,
-                                           published::ToString(type))
-                            << std::endl;
+  const std::string where = !upload  ? options.out
+                            : !stays ? upload->to()
+                                     : fmt::format("{} and {}", options.out, upload->to());
+  terminal.err << fmt::format("{} {} in {}, as {}", what, written.adapters ? "are" : "is", where,
+                              published::ToString(written.type))
+               << std::endl;
   return kDone;
 }
 
@@ -434,7 +234,14 @@ void AddExportCommand(Program& program) {
       ->add_option("--step", options->step,
                    "The step of the checkpoint; the newest that is not damaged if nothing is said")
       ->type_name("STEP");
-  command->add_option("--out", options->out, "The folder to make")->type_name("DIR")->required();
+  command->add_option("--out", options->out, "The folder to make")->type_name("DIR");
+  command
+      ->add_option("--to", options->to,
+                   "Where the files go: hf://ORG/NAME[@BRANCH], as one commit; s3://BUCKET/FOLDER/ "
+                   "or gs://BUCKET/FOLDER/. With --out they also stay on this machine")
+      ->type_name("ADDRESS");
+  command->add_flag("--overwrite", options->overwrite,
+                    "With --to in S3 or Google Cloud Storage: replace an older export there");
   command
       ->add_option("--dtype", options->type,
                    "Type of the numbers: fp32, bf16, fp16, or auto: of each tensor that of the "

@@ -3,22 +3,20 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
-#include "base/file.h"
 #include "base/hash.h"
-#include "base/http/http_file.h"
+#include "cli/set_folder.h"
 #include "run/data/sample_order.h"
 
 namespace longhaul::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr uint64_t kLargestList = uint64_t{256} << 20;  // of a data set's files
+constexpr char kManifest[] = "dataset.json";
 constexpr uint64_t kLargestTokenizer = uint64_t{256} << 20;
 
 bool IsSameJson(const std::string& one, const std::string& other) {
@@ -28,34 +26,16 @@ bool IsSameJson(const std::string& one, const std::string& other) {
   return !first.is_discarded() && first == second;
 }
 
-StatusOr<uint64_t> SizeOf(const std::string& place) {
-  if (http::IsAddress(place)) return http::SizeOf(place);
-  std::error_code error;
-  const uintmax_t bytes = fs::file_size(place, error);
-  if (error) return NotFound("{}: {}", place, error.message());
-  return bytes;
-}
-
 // What is wrong with a data set's files, as far as their sizes say; "": nothing.
-std::string MissingFiles(const std::string& folder, const data::TokenList& list) {
+std::string MissingFiles(const SetFolder& folder, const data::TokenList& list) {
   std::string problems;
-  const bool is_address = http::IsAddress(folder);
   const auto look = [&](const data::HashedFile& file) {
-    if (is_address && file.file.starts_with('/')) {
-      problems += fmt::format(
-          "\n{}: its file {} is on the machine that prepared it; prepare it with --copy, and put "
-          "the whole folder there",
-          folder, file.file);
-      return;
-    }
-    const std::string place =
-        is_address ? http::AddressOf(folder, file.file) : (fs::path(folder) / file.file).string();
-    const StatusOr<uint64_t> bytes = SizeOf(place);
+    const StatusOr<uint64_t> bytes = folder.SizeOf(file.file);
     if (!bytes.ok()) {
       problems += fmt::format("\n{}", Message(bytes.status()));
     } else if (*bytes < file.offset + file.bytes) {
-      problems += fmt::format("\n{}: expected at least {} bytes, it has {}", place,
-                              file.offset + file.bytes, *bytes);
+      problems += fmt::format("\n{}: expected at least {} bytes, it has {}",
+                              folder.Shown(file.file), file.offset + file.bytes, *bytes);
     }
   };
   for (const data::Shard& shard : list.shards) {
@@ -65,15 +45,34 @@ std::string MissingFiles(const std::string& folder, const data::TokenList& list)
   return problems;
 }
 
-StatusOr<std::string> ReadManifest(const std::string& folder) {
-  if (http::IsAddress(folder)) {
-    return http::ReadAll(http::AddressOf(folder, "dataset.json"), kLargestList);
+// Adds the set to `mixture`, or what is wrong with it to `problems`.
+void AddSet(const DataSource& source, const std::string& base, data::Mixture* mixture,
+            std::string* problems) {
+  const StatusOr<std::unique_ptr<SetFolder>> folder = OpenSetFolder(source.from, base);
+  if (!folder.ok()) {
+    *problems += fmt::format("\ndata.sets: {}", Message(folder.status()));
+    return;
   }
-  return ReadFile(folder + "/dataset.json", kLargestList);
+  const StatusOr<std::string> json = (*folder)->ReadWhole(kManifest, kLargestList);
+  if (!json.ok()) {
+    *problems += fmt::format("\ndata.sets: {}; `longhaul data prepare` makes data sets",
+                             Message(json.status()));
+    return;
+  }
+  StatusOr<data::DataSet> set = data::ParseDataSet(*json);
+  if (!set.ok()) {
+    *problems +=
+        fmt::format("\ndata.sets: {}: {}", (*folder)->Shown(kManifest), Message(set.status()));
+    return;
+  }
+  *problems += MissingFiles(**folder, set->training) + MissingFiles(**folder, set->validation);
+  mixture->sources.push_back(
+      {.folder = (*folder)->Name(), .weight = source.weight, .set = *std::move(set)});
 }
 
 Status CheckAgainst(const RunSpec& spec, const data::Mixture& mixture) {
   LH_RETURN_IF_ERROR(data::CheckMixture(mixture, spec.model.context, spec.data.mask_documents));
+  LH_RETURN_IF_ERROR(data::CheckPairs(mixture, spec.train.dpo.has_value()));
   if (spec.model.vocabulary && *spec.model.vocabulary < mixture.vocabulary()) {
     return InvalidArgument(
         "data.sets: their vocabulary of {} tokens is larger than the model's {} rows; "
@@ -100,24 +99,7 @@ Status CheckAgainst(const RunSpec& spec, const data::Mixture& mixture) {
 StatusOr<data::Mixture> FindSets(const RunSpec& spec, const std::string& folder) {
   data::Mixture mixture;
   std::string problems;
-  for (const DataSource& source : spec.data.sets) {
-    const std::string place = http::IsAddress(source.from)
-                                  ? source.from
-                                  : fs::absolute(fs::path(folder) / source.from).string();
-    const StatusOr<std::string> json = ReadManifest(place);
-    if (!json.ok()) {
-      problems += fmt::format("\ndata.sets: {}; `longhaul data prepare` makes data sets",
-                              Message(json.status()));
-      continue;
-    }
-    StatusOr<data::DataSet> set = data::ParseDataSet(*json);
-    if (!set.ok()) {
-      problems += fmt::format("\ndata.sets: {}/dataset.json: {}", place, Message(set.status()));
-      continue;
-    }
-    problems += MissingFiles(place, set->training) + MissingFiles(place, set->validation);
-    mixture.sources.push_back({.folder = place, .weight = source.weight, .set = *std::move(set)});
-  }
+  for (const DataSource& source : spec.data.sets) AddSet(source, folder, &mixture, &problems);
   if (!problems.empty()) return absl::InvalidArgumentError(problems.substr(1));
   LH_RETURN_IF_ERROR(CheckAgainst(spec, mixture));
   return mixture;
@@ -135,9 +117,9 @@ Status CheckTokenizers(const data::Mixture& mixture, const published::Weights& w
     if (set.tokenizer_sha256.empty() || set.tokenizer_sha256 == sha256) continue;
     // Programs write the same tokenizer in several ways.
     const std::string copy = fmt::format("tokenizer/{}", kFile);
+    const auto of_folder = OpenSetFolder(source.folder, "");
     const StatusOr<std::string> of_set =
-        source.on_web() ? http::ReadAll(http::AddressOf(source.folder, copy), kLargestTokenizer)
-                        : ReadFile(source.folder + "/" + copy, kLargestTokenizer);
+        of_folder.ok() ? (*of_folder)->ReadWhole(copy, kLargestTokenizer) : of_folder.status();
     if (of_set.ok() && IsSameJson(*of_set, of_model->contents)) continue;
     problems += fmt::format(
         "\ndata.sets: {}: its tokenizer {} is not that of the model in {}: {} differs (SHA-256 "

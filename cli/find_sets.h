@@ -11,7 +11,7 @@
 namespace longhaul::cli {
 
 // Reads the sets' manifests, and checks the sizes of their files but not the contents. A set is a
-// folder. The spec has its path, absolute or relative to `folder`, or its http(s) address.
+// folder. The spec has its path, absolute or relative to `folder`, or its address (set_folder.h).
 // kInvalidArgument has a line for each problem of the sets. If the sets have none, the error says
 // how they do not fit the rest of the spec.
 StatusOr<data::Mixture> FindSets(const RunSpec& spec, const std::string& folder);

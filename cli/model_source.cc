@@ -1,12 +1,9 @@
 #include "cli/model_source.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <utility>
 
-#include "base/http/host_rules.h"
-#include "base/remote/settings.h"
+#include "base/remote/open.h"
 #include "run/published/folder.h"
 #include "run/published/remote/remote_folder.h"
 
@@ -26,19 +23,7 @@ StatusOr<published::Weights> ReadAddress(const remote::Address& address) {
 }  // namespace
 
 StatusOr<std::unique_ptr<remote::Store>> OpenStore(const remote::Address& address) {
-  LH_ASSIGN_OR_RETURN(const remote::Settings settings, remote::FindSettings());
-  http::HostRules hosts = remote::RulesFor(settings.endpoints);
-  hosts.environment_proxy = true;
-  if (address.kind == remote::Kind::kWeb) {
-    LH_ASSIGN_OR_RETURN(const http::Url url, http::ParseUrl(remote::ToString(address)));
-    hosts.hosts.clear();  // the server may redirect to any public one
-    hosts.local_hosts.push_back(fmt::format("{}:{}", url.host, url.port));
-  }
-  if (address.IsOnHub() && settings.endpoints.hub != remote::Endpoints().hub) {
-    hosts = http::HostRules::Trusting();  // the user's own hub redirects to servers of its own
-  }
-  return std::make_unique<remote::Store>(
-      settings, remote::Options{.hosts = std::move(hosts), .patience = {.attempts = kAttempts}});
+  return remote::OpenForPerson(address, kAttempts);
 }
 
 StatusOr<ModelSource> FindModelSource(const std::string& from, const std::string& folder) {

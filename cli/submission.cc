@@ -14,13 +14,14 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/http/http_file.h"
 #include "cli/find_sets.h"
 #include "cli/model_source.h"
 #include "cli/progress.h"
+#include "cli/samples.h"
 #include "proto/rpc/channel.h"
 #include "run/data/sample_order.h"
 #include "run/published/adapters.h"
+#include "run/tokens/pieces.h"
 #include "run/tokens/token_file.h"
 
 namespace longhaul::cli {
@@ -84,7 +85,7 @@ void AddSetUploads(const Submission& submission, std::vector<Upload>* uploads) {
                       .text = &submission.mixture_json});
   if (!submission.spec.data.upload) return;
   for (const data::Source& source : submission.mixture->sources) {
-    if (http::IsAddress(source.folder)) continue;  // workers ask there themselves
+    if (source.at_address()) continue;  // workers ask there themselves
     const auto add = [&](const data::HashedFile& file) {
       const uint64_t size = source.set.chunk_bytes;
       for (uint64_t chunk = 0; chunk < file.ChunkCount(); ++chunk) {
@@ -111,6 +112,13 @@ std::vector<Upload> UploadsOf(const Submission& submission) {
         {.sha256 = file.sha256(), .bytes = file.bytes(), .path = submission.paths[i]});
   }
   if (submission.mixture) AddSetUploads(submission, &uploads);
+  if (!submission.pieces.empty()) {
+    uploads.push_back({.sha256 = submission.spec.samples.pieces_sha256,
+                       .bytes = submission.pieces.size(),
+                       .path = {},
+                       .offset = 0,
+                       .text = &submission.pieces});
+  }
   if (submission.weights_json.empty()) return uploads;
   uploads.push_back({.sha256 = submission.spec.weights.sha256,
                      .bytes = submission.weights_json.size(),
@@ -196,6 +204,28 @@ void FillInSets(Submission& submission) {
   spec.masks = submission.mixture->has_masks();
 }
 
+// The prompts' tokens, which no worker can make of them.
+Status FillInSamples(Submission& submission) {
+  SamplesSpec& samples = submission.spec.samples;
+  if (samples.every == 0 || !samples.ids.empty()) return absl::OkStatus();
+  StatusOr<Tokenized> tokenized =
+      TokenizeFor(submission.spec, /*tokenizer=*/"", samples.prompts, /*chat=*/false);
+  if (!tokenized.ok()) return Annotate(tokenized.status(), "samples.prompts");
+  for (const std::vector<uint32_t>& ids : tokenized->ids) {
+    if (!ids.empty() && ids.size() + samples.tokens <= submission.spec.model.context) continue;
+    return InvalidArgument(
+        "samples.prompts: expected prompts that with samples.tokens ({}) fill model.context ({}), "
+        "got one of {} tokens",
+        samples.tokens, submission.spec.model.context, ids.size());
+  }
+  samples.ids = std::move(tokenized->ids);
+  samples.stop = std::move(tokenized->stop);
+  submission.pieces = TokenPieces::Encode(tokenized->pieces);
+  samples.pieces_sha256 = Sha256Hex(submission.pieces);
+  submission.request.add_overrides(SectionOverride("samples", submission.spec));
+  return absl::OkStatus();
+}
+
 // The steps in which a run reads its training data as often as train.epochs says.
 uint64_t StepsOfEpochs(const RunSpec& spec, const Submission& submission) {
   uint64_t windows = 0;
@@ -216,10 +246,9 @@ uint64_t StepsOfEpochs(const RunSpec& spec, const Submission& submission) {
       1, static_cast<uint64_t>(std::ceil(sequences / static_cast<double>(of_step))));
 }
 
-StatusOr<Submission> Read(const std::string& file, const std::vector<std::string>& overrides,
-                          bool with_data) {
+StatusOr<Submission> Read(const std::string& text, const std::string& file,
+                          const std::vector<std::string>& overrides, bool with_data) {
   Submission submission;
-  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestRunFile));
   submission.request.set_run_yaml(text);
   submission.request.set_file_name(file);
   FindTexts find_texts;
@@ -269,8 +298,10 @@ StatusOr<Submission> Read(const std::string& file, const std::vector<std::string
   for (const std::string& text_override : overrides) {
     submission.request.add_overrides(text_override);
   }
-  if (submission.mixture)
+  if (submission.mixture) {
     submission.request.add_overrides(SectionOverride("data", submission.spec));
+    LH_RETURN_IF_ERROR(FillInSamples(submission));
+  }
   return submission;
 }
 
@@ -278,12 +309,19 @@ StatusOr<Submission> Read(const std::string& file, const std::vector<std::string
 
 StatusOr<Submission> ReadRunFile(const std::string& file,
                                  const std::vector<std::string>& overrides) {
-  return Read(file, overrides, /*with_data=*/false);
+  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestRunFile));
+  return Read(text, file, overrides, /*with_data=*/false);
 }
 
 StatusOr<Submission> ReadRunAndData(const std::string& file,
                                     const std::vector<std::string>& overrides) {
-  return Read(file, overrides, /*with_data=*/true);
+  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestRunFile));
+  return ReadTextAndData(text, file, overrides);
+}
+
+StatusOr<Submission> ReadTextAndData(const std::string& text, const std::string& file,
+                                     const std::vector<std::string>& overrides) {
+  return Read(text, file, overrides, /*with_data=*/true);
 }
 
 Status FindData(Submission& submission) {

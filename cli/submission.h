@@ -26,6 +26,7 @@ struct Submission {
   // The data sets that spec.data.sets names; nullopt if it names none or until the data is read.
   std::optional<data::Mixture> mixture;
   std::string mixture_json;  // `mixture` as workers get it; "" without data sets
+  std::string pieces;        // the table of the bytes of tokens (spec.samples); "" without one
   // `weights` and `adapters`, as workers get them; "" until HashWeights.
   std::string weights_json;
 };
@@ -39,6 +40,10 @@ StatusOr<Submission> ReadRunFile(const std::string& file,
 // every error of the run file and its data at once.
 StatusOr<Submission> ReadRunAndData(const std::string& file,
                                     const std::vector<std::string>& overrides);
+// As ReadRunAndData, for the text of a run file. `file`: its path for messages; paths in the text
+// are relative to its folder.
+StatusOr<Submission> ReadTextAndData(const std::string& text, const std::string& file,
+                                     const std::vector<std::string>& overrides);
 // Finds the data files or data sets of submission.spec, and adds them to `submission`.
 // kInvalidArgument has every error at once.
 Status FindData(Submission& submission);

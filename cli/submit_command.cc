@@ -9,10 +9,12 @@
 #include "cli/plan_view.h"
 #include "cli/program.h"
 #include "cli/progress.h"
+#include "cli/stored_checkpoint.h"
 #include "cli/submission.h"
 #include "cli/topology.h"
 #include "cli/watch.h"
 #include "run/plan/proto/plan_proto.h"
+#include "run/stored/stored_checkpoint.h"
 
 namespace longhaul::cli {
 namespace {
@@ -23,12 +25,14 @@ struct SubmitOptions {
   bool watch = false;
   bool resume = false;
   uint64_t from_step = 0;
+  std::string from_checkpoint;
   bool show_config = false;
   std::string rate, delay;
 };
 
-void AddRunFile(CLI::App* command, SubmitOptions& options) {
-  command->add_option("FILE", options.file, "The run file (YAML)")->required();
+CLI::Option* AddRunFile(CLI::App* command, SubmitOptions& options) {
+  CLI::Option* const file = command->add_option("FILE", options.file, "The run file (YAML)");
+  file->required();
   command
       ->add_option("--set", options.overrides,
                    "Override a key of the run file, such as --set train.steps=20 or --set "
@@ -37,10 +41,31 @@ void AddRunFile(CLI::App* command, SubmitOptions& options) {
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
+  return file;
+}
+
+// The run file may be left out where the checkpoint has one.
+StatusOr<Submission> ReadSubmission(const SubmitOptions& options) {
+  if (options.from_checkpoint.empty()) {
+    return ReadRunAndData(options.file, options.overrides);
+  }
+  LH_ASSIGN_OR_RETURN(FoundCheckpoint found, FindStoredCheckpoint(options.from_checkpoint));
+  const std::string name = found.folder + std::string(stored::kDescription);
+  StatusOr<Submission> submission =
+      options.file.empty() ? ReadTextAndData(found.checkpoint.run_yaml(),
+                                             std::string(stored::kDescription), options.overrides)
+                           : ReadRunAndData(options.file, options.overrides);
+  if (!submission.ok()) {
+    return options.file.empty() ? Annotate(submission.status(), "the run file in " + name)
+                                : submission.status();
+  }
+  *submission->request.mutable_from_checkpoint() = std::move(found.checkpoint);
+  submission->request.set_from_folder(std::move(found.folder));
+  return submission;
 }
 
 StatusOr<int> Submit(Invocation& invocation, const SubmitOptions& options) {
-  LH_ASSIGN_OR_RETURN(Submission submission, ReadRunAndData(options.file, options.overrides));
+  LH_ASSIGN_OR_RETURN(Submission submission, ReadSubmission(options));
   submission.request.set_resume(options.resume);
   submission.request.set_from_step(options.from_step);
   LH_RETURN_IF_ERROR(HashData(invocation.terminal(), invocation.interrupt(), submission));
@@ -138,7 +163,7 @@ void AddSubmitCommands(Program& program) {
       "Check a run file and its data, upload what the coordinator lacks, start the run and print "
       "its id",
       Submit);
-  AddRunFile(submit, *of_submit);
+  AddRunFile(submit, *of_submit)->required(false);
   submit->add_flag(
       "--watch", of_submit->watch,
       "Stay and show the run; exit 0 when it is done, 1 when it failed or was stopped. "
@@ -156,6 +181,18 @@ void AddSubmitCommands(Program& program) {
       ->type_name("STEP")
       ->check(WholeNumber())
       ->needs(resume);
+  submit
+      ->add_option("--from-checkpoint", of_submit->from_checkpoint,
+                   "Begin a new run from a checkpoint that another coordinator's run left in "
+                   "checkpoint.to: the newest in the run's folder, such as s3://bucket/prefix/RUN, "
+                   "or the one in RUN/step-50. Without FILE, with the run file of that run")
+      ->type_name("ADDRESS")
+      ->excludes(resume);
+  submit->parse_complete_callback([of_submit = of_submit] {
+    if (of_submit->file.empty() && of_submit->from_checkpoint.empty()) {
+      throw CLI::RequiredError("FILE");
+    }
+  });
 
   const auto [plan, of_plan] =
       program.AddCommand("plan",

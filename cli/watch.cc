@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "cli/format.h"
 #include "cli/patience.h"
+#include "cli/samples.h"
 #include "cli/watch_view.h"
 
 namespace longhaul::cli {
@@ -34,6 +35,11 @@ class View {
       Redraw(run);
     } else if (news) {
       terminal_.out << PlainWatchLine(run, absl::ToUnixMillis(absl::Now())) << std::endl;
+      if (HasNewSamples(last_, run)) {
+        for (const std::string& line : SampleLines(*run.samples().rbegin(), 0)) {
+          terminal_.out << "  " << line << std::endl;
+        }
+      }
     }
     last_ = run;
     seen_ = true;

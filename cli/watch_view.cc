@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "cli/format.h"
+#include "cli/samples.h"
 #include "cli/table.h"
 #include "run/plan/plan.h"
 
@@ -228,6 +229,12 @@ std::vector<std::string> WatchLines(const v1::RunStatus& run, int columns, bool 
   Append(lines, CollectivesTable(run), columns, colour);
   Append(lines, ExpertsTable(run), columns, colour);
   Append(lines, LinkTable(run), columns, colour);
+  if (!run.samples().empty()) {
+    lines.emplace_back();
+    for (std::string& line : SampleLines(*run.samples().rbegin(), columns)) {
+      lines.push_back(std::move(line));
+    }
+  }
   return lines;
 }
 
@@ -240,12 +247,18 @@ std::string PlainWatchLine(const v1::RunStatus& run, int64_t now_unix_ms) {
   return line;
 }
 
+bool HasNewSamples(const v1::RunStatus& last, const v1::RunStatus& next) {
+  if (next.samples().empty()) return false;
+  return last.samples().empty() ||
+         last.samples().rbegin()->unix_ms() != next.samples().rbegin()->unix_ms();
+}
+
 bool HasNews(const v1::RunStatus& last, const v1::RunStatus& next) {
   return last.run_id() != next.run_id() || last.state() != next.state() ||
          last.step() != next.step() || last.reason() != next.reason() ||
          last.epoch() != next.epoch() || last.has_validation() != next.has_validation() ||
          last.validation_step() != next.validation_step() ||
-         last.checkpoint_step() != next.checkpoint_step();
+         last.checkpoint_step() != next.checkpoint_step() || HasNewSamples(last, next);
 }
 
 void PrintStatus(const Terminal& terminal, const v1::RunStatus& run) {
@@ -299,6 +312,11 @@ void PrintStatus(const Terminal& terminal, const v1::RunStatus& run) {
     if (table.empty()) continue;
     terminal.out << '\n';
     table.Print(terminal);
+  }
+  if (run.samples().empty()) return;
+  terminal.out << '\n';
+  for (const std::string& line : SampleLines(*run.samples().rbegin(), 0)) {
+    terminal.out << line << '\n';
   }
 }
 

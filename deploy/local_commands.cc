@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/samples.h"
 #include "cli/steps_command.h"
 #include "deploy/cluster/cluster.h"
 #include "deploy/cluster/cluster_command.h"
@@ -10,6 +11,7 @@
 #include "deploy/generate_command.h"
 #include "deploy/steps/step_log.h"
 #include "deploy/sweep/sweep_command.h"
+#include "deploy/tokenize.h"
 
 namespace longhaul::cli {
 namespace {
@@ -40,6 +42,7 @@ LocalClusters ClustersOfThisMachine() {
 
 void AddLocalCommands(Program& program) {
   SetStartStepLog(StartPythonStepLog);
+  SetTokenizeTexts(TokenizeByPython);
   AddGenerateCommand(program);
   program.RefuseConnectionFlags(AddSweepCommand(program), /*json_too=*/false);
   program.RefuseConnectionFlags(AddClusterCommand(program.app(), program.exit_code()),

@@ -43,6 +43,14 @@ uint64_t PastBytes(const RunSpec& spec, uint64_t tokens, bool on_gpu) {
   return of_all * (slices + 1) / 2 - of_all / slices + 2 * recorded;
 }
 
+uint64_t ReferencePastBytes(const RunSpec& spec, uint64_t tokens) {
+  const uint32_t slices = spec.pipeline.SlicesNow();
+  if (!spec.train.dpo || slices == 1) return 0;
+  const uint64_t of_all = 2 * tokens * model::FamilyOf(spec.model).kv_channels(spec.model) *
+                          (spec.train.dtype == ComputeDtype::kBf16 ? kHalfBytes : kFloatBytes);
+  return of_all - of_all / slices;
+}
+
 uint64_t MaskBytes(const RunSpec& spec, bool on_gpu) {
   const ModelSpec& model = spec.model;
   if (HasFusedAttention(spec, on_gpu) || model.attention_cap > 0) return 0;

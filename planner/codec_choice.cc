@@ -93,7 +93,7 @@ Status Chooser::AddOpen(size_t edge, Direction direction) {
   LH_ASSIGN_OR_RETURN(const std::vector<codec::Rung> rungs,
                       CodecsToChooseFrom(request_.spec, direction));
   for (const codec::Rung& rung : rungs) {
-    LH_ASSIGN_OR_RETURN(Flow flow, FlowWith(rung.codec, request_));
+    LH_ASSIGN_OR_RETURN(Flow flow, FlowWith(rung.codec, request_, direction));
     const Flow& now = down ? between.forward : between.backward;
     flow.bits_per_second = now.bits_per_second;
     flow.latency_seconds = now.latency_seconds;

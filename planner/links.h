@@ -38,7 +38,7 @@ StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sende
                         Direction direction, std::optional<uint32_t> boundary = std::nullopt);
 // Returns the flow with this codec, without rate and latency. An error of the codec string
 // (CodecSpec::Get), also for `auto`, is returned.
-StatusOr<Flow> FlowWith(const CodecSpec& spec, const PlanRequest& request);
+StatusOr<Flow> FlowWith(const CodecSpec& spec, const PlanRequest& request, Direction direction);
 // Returns the run file's codecs for the worker of this name; each may be auto. The reference points
 // into `spec`.
 const CodecPair& CodecsOfWorker(const RunSpec& spec, const std::string& worker);

@@ -322,6 +322,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * spec.model.context;
   // The boundary has the own channels of all ranks.
   const uint64_t boundary = BoundaryShape(spec).elements() * kFloat;
+  const uint64_t gradient = BoundaryShape(spec, Direction::kBackward).elements() * kFloat;
   const uint64_t hidden = tokens * spec.model.hidden * kFloat;
   const model::Family& family = model::FamilyOf(spec.model);
   const uint32_t ranks = spec.group.tensor;
@@ -357,8 +358,10 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   memory.fixed =
       versions * (2 * kFloat * parameters + casts) + (replicas.shares_moments ? 0 : moments) +
       FrozenBytes(spec, vocabulary, layers, first, last) + MuonBytes(spec, vocabulary, layers) +
-      (rounded && on_gpu ? kRoundingBytes : 0) + kBoundaryBuffers * boundary +
+      (rounded && on_gpu ? kRoundingBytes : 0) + kBoundaryBuffers / 2 * (boundary + gradient) +
       kLogitsAtWork * logits + (on_gpu ? kProgramBytes : PartOf(kProgramBytes, ranks));
+  // The output without adapters waits while a pass with adapters runs.
+  if (spec.train.dpo) memory.fixed += boundary;
   const uint64_t tables = TableBytes(spec, vocabulary);
   const uint64_t boundaries = (first ? 0 : 1) + (last ? 0 : 1);
   if (tables > 0) memory.fixed += boundaries * (tables + kTensorsOfTables * boundary);
@@ -376,7 +379,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
     if (on_gpu && spec.replicas.count > 1) in_host += 2 * kFloat * ranks * parameters;
   }
   if (on_gpu) {
-    memory.host = in_host + kBoundaryBuffers * boundary + ranks * kPinnedBytes + kProgramBytes;
+    memory.host = in_host + kBoundaryBuffers / 2 * (boundary + gradient) + ranks * kPinnedBytes +
+                  kProgramBytes;
   } else {
     memory.fixed += PartOf(in_host, ranks);
   }
@@ -391,6 +395,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
     memory.fixed += of_loss;
   }
   memory.per_flight += layers * PastBytes(spec, tokens, on_gpu) + MaskBytes(spec, on_gpu);
+  // Recorded passes have memory of their own for it.
+  (on_gpu ? memory.per_flight : memory.fixed) += layers * ReferencePastBytes(spec, tokens);
   switch (spec.pipeline.recompute) {
     case Recompute::kNone:
       memory.per_flight += layers * of_block;
@@ -410,6 +416,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   if (!recomputes) {
     memory.per_flight += boundary + kSegmentBytes + DropoutBytes(spec, /*copies=*/1, on_gpu);
   }
+  // The graph that keeps the activations of a microbatch also computes the reference's logits.
+  if (spec.train.dpo && !recomputes && !keeps_logits) memory.per_flight += logits;
   // Passes are recorded of both versions, whichever is in flight.
   memory.per_flight *= versions;
   if (keeps_logits) memory.per_flight += logits + (bf16 ? logits / kFloat * kHalf : 0);

@@ -78,6 +78,11 @@ struct StageMemory {
 //     and what autograd keeps of the chunk
 //   - with dropout of adapters (LoRA): two copies of the widest input of an adapter, in the type of
 //     products, and 9 bytes a number of a piece of the mask: 64 Ki numbers on a CPU, 4 Mi on a GPU
+//   - with train.dpo: one activation more. Activations have twice as many samples as gradients
+//     (run/boundary/boundary_shape.h), and count so in all terms that name boundary tensors. The
+//     pass without adapters keeps nothing: it is done before the activations of its microbatch are
+//     kept. With slices: keys and values of the earlier ones without adapters; on a GPU these are
+//     in per_flight
 //   - kProgramBytes
 //   - on a GPU: 192 MiB for all workspaces that cuBLAS keeps, and 8 boundary tensors for
 //     temporaries of the pass that runs; with capped scores of attention, 14 copies of a chunk of
@@ -95,7 +100,8 @@ struct StageMemory {
 //   - on a GPU, because CUDA graphs have memory of their own for each microbatch: one boundary
 //     tensor, and 20 MiB lost because LibTorch allocates this much at a time. With dropout of
 //     adapters also a copy of the widest input of an adapter, and a piece's mask. On the last
-//     stage, where the logits are one chunk: the logits in fp32 and, with bf16, also in bf16
+//     stage, where the logits are one chunk: the logits in fp32 and, with bf16, also in bf16. With
+//     train.dpo, where they are several chunks: those of one chunk in fp32
 //   - with recomputation, instead of all terms above: the stage's input and output; with kBlocks
 //     also the inputs of all blocks but the first
 //   - with slices: for each later slice, keys and values of the earlier ones; with recomputation,

@@ -18,6 +18,7 @@
 #include "base/flags/daemon_config.h"
 #include "base/log.h"
 #include "base/peer_log.h"
+#include "base/remote/settings.h"
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/token.h"
@@ -61,6 +62,7 @@ struct Flags {
   bool dump_states = false;
   std::string standby_of;
   bool force = false;
+  bool allow_hooks = false;
 };
 
 int Fail(const Status& status) {
@@ -79,6 +81,7 @@ StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   options.state_dir = flags.state_dir;
   options.state.version = std::string(Version());
   options.state.progress_timeout = absl::Seconds(flags.progress_timeout_seconds);
+  options.state.allow_hooks = flags.allow_hooks;
   options.insecure = flags.insecure;
   options.metrics = flags.metrics;
   options.relay = flags.relay;
@@ -125,7 +128,16 @@ StatusOr<BackedUp> RestoreAndLead(const std::string& folder, const std::string& 
   return done;
 }
 
-int Serve(const ServerOptions& options) {
+int Serve(ServerOptions options) {
+  // Workers get signed addresses instead of these credentials.
+  StatusOr<remote::Settings> objects = remote::FindSettings();
+  if (!objects.ok()) {
+    // Runs that need none of them go on, and a standby takes over.
+    LogWarning("credentials of hubs and object stores are not used: {}", Message(objects.status()));
+    objects = remote::FindSettings(remote::WithoutCredentials(remote::ProcessEnvironment()));
+  }
+  if (!objects.ok()) return Fail(objects.status());
+  options.objects = *std::move(objects);
   StatusOr<std::unique_ptr<CoordinatorServer>> started = CoordinatorServer::Start(options);
   if (!started.ok()) return Fail(started.status());
   if (options.insecure) {
@@ -233,6 +245,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--force", flags.force,
                "serve though the state directory is a standby's, or another coordinator has taken "
                "over, or may have; what that one has done since is lost");
+  app.add_flag("--allow-hooks", flags.allow_hooks,
+               "run the programs that run files of admins name (hooks.on_checkpoint), as this "
+               "program's user; without TLS everybody with the token counts as an admin");
   app.add_option("--metrics", flags.metrics,
                  "numeric host:port at which Prometheus finds metrics, such as 127.0.0.1:9464; "
                  "whoever reaches it reads them; default: none");

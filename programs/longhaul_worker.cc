@@ -20,7 +20,6 @@
 #include "base/metrics/endpoint.h"
 #include "base/peer_log.h"
 #include "base/remote/settings.h"
-#include "base/remote/store.h"
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/version.h"
@@ -34,7 +33,9 @@
 #include "worker/agent/endpoints.h"
 #include "worker/agent/session.h"
 #include "worker/agent/state_dir.h"
+#include "worker/epoch/remote_objects.h"
 #include "worker/epoch/restart.h"
+#include "worker/epoch/stored_objects.h"
 #include "worker/epoch/worker_metrics.h"
 #include "worker/measuring/device.h"
 #include "worker/ranks/communicators.h"
@@ -141,9 +142,10 @@ StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options,
   return MakeGroupStage(options, CommunicatorsFor(options, state_dir));
 }
 
-// What reads models at addresses. Their authors are strangers: without --remote-credentials the
-// store has none.
-StatusOr<std::unique_ptr<remote::Store>> OpenStore(const WorkerFlags& flags) {
+// What reads models and data sets at addresses. Their authors are strangers: without
+// --remote-credentials it has no credentials.
+StatusOr<std::unique_ptr<RemoteObjects>> OpenObjects(const WorkerFlags& flags,
+                                                     const std::shared_ptr<Access>& access) {
   const remote::Environment own = remote::ProcessEnvironment();
   LH_ASSIGN_OR_RETURN(
       const remote::Settings settings,
@@ -151,7 +153,9 @@ StatusOr<std::unique_ptr<remote::Store>> OpenStore(const WorkerFlags& flags) {
   http::HostRules hosts = remote::RulesFor(settings.endpoints);
   hosts.local_hosts.insert(hosts.local_hosts.end(), flags.remote_hosts.begin(),
                            flags.remote_hosts.end());
-  return std::make_unique<remote::Store>(settings, remote::Options{.hosts = std::move(hosts)});
+  return std::make_unique<RemoteObjects>(
+      settings, std::move(hosts),
+      flags.remote_credentials ? nullptr : std::make_shared<ObjectSigner>(access));
 }
 
 // Joins where there is no certificate yet, as soon as the coordinator answers. Null: a signal came.
@@ -194,8 +198,8 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   const auto coordinator = [access] { return access->address(); };
   auto shards = ShardStore::OpenLocal(flags.state_dir + "/checkpoints");
   if (!shards.ok()) return Fail(shards.status());
-  const StatusOr<std::unique_ptr<remote::Store>> store = OpenStore(flags);
-  if (!store.ok()) return Fail(store.status());
+  const StatusOr<std::unique_ptr<RemoteObjects>> objects = OpenObjects(flags, access);
+  if (!objects.ok()) return Fail(objects.status());
   // Both outlive the transport, whose links call them.
   CodecThread codec_thread;
   TrafficWatch traffic;
@@ -232,6 +236,8 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   Restart restart(arguments, [&session] { session->AwaitSent(kLastWordsLimit); });
   auto courier = std::make_unique<ShardCourier>(access, shards->get(), send);
   auto transfers = std::make_unique<ShardTransfers>(by_name, shards->get(), &traffic, send);
+  StoredObjects stored_objects(objects->get());
+  auto folders = std::make_unique<FolderCourier>(&stored_objects, shards->get(), send);
   v1::Hello hello;
   hello.mutable_devices()->Add(descriptions.begin(), descriptions.end());
   auto agent = std::make_unique<Agent>(Resources{
@@ -243,8 +249,9 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
       .shard_copies = &shard_copies,
       .courier = courier.get(),
       .traffic = &traffic,
-      .remote = store->get(),
+      .objects = objects->get(),
       .transfers = transfers.get(),
+      .folders = folders.get(),
       .dump = dump,
       .messages_root = flags.state_dir + "/messages",
       .send = send,
@@ -326,6 +333,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   agent->Shutdown();
   courier->Shutdown();
   transfers->Shutdown();
+  folders->Shutdown();
   transports->clear();
   session.reset();
   return fatal.ok() ? kOk : Fail(fatal);

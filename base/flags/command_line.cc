@@ -18,7 +18,9 @@ namespace {
 
 std::vector<std::string> CommandsOf(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  // Commands without a group are not for users.
+  const auto is_shown = [](const CLI::App* command) { return !command->get_group().empty(); };
+  for (const CLI::App* command : app.get_subcommands(is_shown)) {
     names.push_back(command->get_name());
   }
   return names;

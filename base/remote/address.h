@@ -1,10 +1,10 @@
 // Addresses of objects where people keep models, data and checkpoints:
 //
-//   hf://ORG/NAME[@REVISION]/PATH           a file of a model on a hub; REVISION is main if not
-//   said hf://datasets/ORG/NAME[@REVISION]/PATH  a file of a data set on a hub s3://BUCKET/KEY an
-//   object of Amazon S3, or of a server that speaks S3 gs://BUCKET/KEY                         an
-//   object of Google Cloud Storage https://HOST/PATH, http://HOST/PATH     a file of a web server;
-//   may be a signed address
+// - hf://ORG/NAME[@REVISION]/PATH is a file of a model on a hub. REVISION is main if not said.
+// - hf://datasets/ORG/NAME[@REVISION]/PATH is a file of a data set on a hub.
+// - s3://BUCKET/KEY is an object of Amazon S3, or of a server that speaks S3.
+// - gs://BUCKET/KEY is an object of Google Cloud Storage.
+// - https://HOST/PATH and http://HOST/PATH are files of web servers. They may be signed addresses.
 //
 // An address without PATH or KEY, or with one that ends with '/', is a folder. Paths and keys are
 // written as they are. A '/' in a revision is written %2F. Only web addresses have their usual

@@ -145,6 +145,53 @@ StatusOr<Version> Buckets::Write(const Address& object, std::span<const std::byt
   return version;
 }
 
+Status Buckets::Delete(const Address& object, const http::Call& call) const {
+  const Status status = tools_.Repeat(call, [&]() -> Status {
+    return Send("DELETE", object, {}, {}, call, "cannot delete").status();
+  });
+  // Amazon says 204 where there is no object, Google 404.
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+StatusOr<bool> Buckets::PrepareWrites(const Address& folder, const http::Call& call) const {
+  if (keys_.empty()) {
+    return FailedPrecondition(
+        "{}: there are no keys to write with; set {}", Doing("cannot write", folder),
+        kind_ == Kind::kGoogle ? "GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY"
+                               : "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+  }
+  // Some servers make a bucket that is missing when somebody writes there.
+  const Address bucket{.kind = folder.kind, .place = folder.place};
+  LH_RETURN_IF_ERROR(tools_.Repeat(
+      call, [&] { return Send("HEAD", bucket, {}, {}, call, "cannot write to").status(); }));
+  LH_ASSIGN_OR_RETURN(const Address probe, Inside(folder, ".longhaul-may-write"));
+  LH_RETURN_IF_ERROR(BeginAndAbort(*this, tools_, probe, call));
+  return false;
+}
+
+Status Buckets::WriteAll(const Address& folder, const FolderChange& change,
+                         const http::Call& call) const {
+  for (const std::string& path : change.removed) {
+    LH_ASSIGN_OR_RETURN(const Address object, Inside(folder, path));
+    LH_RETURN_IF_ERROR(Delete(object, call));
+  }
+  uint64_t sent = 0;
+  for (const NewFile& file : change.files) {
+    LH_ASSIGN_OR_RETURN(const Address object, Inside(folder, file.path));
+    if (file.bytes.size() > tools_.options.largest_single_write) {
+      const auto progress = [&](uint64_t bytes) {
+        if (change.progress) change.progress(sent + bytes);
+      };
+      LH_RETURN_IF_ERROR(WriteInParts(*this, tools_, object, file.bytes, call, progress).status());
+    } else {
+      LH_RETURN_IF_ERROR(Write(object, file.bytes, call).status());
+    }
+    sent += file.bytes.size();
+    if (change.progress) change.progress(sent);
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<SignedAddress> Buckets::Sign(const std::string& method, const Address& object,
                                       absl::Duration validity) const {
   if (validity < absl::Seconds(1) || validity > kLongestValidity) {

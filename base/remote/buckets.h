@@ -31,6 +31,10 @@ class Buckets final : public Place {
   bool Forget(const Address&) const override { return false; }
   StatusOr<Version> Write(const Address& object, std::span<const std::byte> bytes,
                           const http::Call& call) const override;
+  StatusOr<bool> PrepareWrites(const Address& folder, const http::Call& call) const override;
+  Status WriteAll(const Address& folder, const FolderChange& change,
+                  const http::Call& call) const override;
+  Status Delete(const Address& object, const http::Call& call) const override;
   StatusOr<SignedAddress> SignRead(const Address& object, absl::Duration validity,
                                    const http::Call& call) const override;
   StatusOr<SignedAddress> SignWrite(const Address& object, absl::Duration validity) const override;

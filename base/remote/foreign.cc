@@ -168,12 +168,22 @@ StatusOr<HubRevision> ParseHubRevision(std::string_view json) {
   return revision;
 }
 
-StatusOr<bool> ParseUploadMode(std::string_view json) {
+StatusOr<std::map<std::string, bool>> ParseUploadModes(std::string_view json) {
   const Json document = Json::parse(json, nullptr, false);
-  const Json* const file = document.is_object() ? FirstIn(document, "files") : nullptr;
-  const std::string mode = file == nullptr ? "" : TextIn(*file, "uploadMode");
-  if (mode == "lfs" || mode == "regular") return mode == "lfs";
-  return Unexpected("an \"uploadMode\" of lfs or regular");
+  const Json* const first = document.is_object() ? FirstIn(document, "files") : nullptr;
+  if (first == nullptr || document["files"].size() > kMostOfRepository) {
+    return Unexpected("how files are to come as \"files\"");
+  }
+  std::map<std::string, bool> modes;
+  for (const Json& file : document["files"]) {
+    const std::string path = file.is_object() ? TextIn(file, "path") : "";
+    const std::string mode = file.is_object() ? TextIn(file, "uploadMode") : "";
+    if (!IsPath(path) || (mode != "lfs" && mode != "regular")) {
+      return Unexpected("a \"path\" and an \"uploadMode\" of lfs or regular for each file");
+    }
+    modes[path] = mode == "lfs";
+  }
+  return modes;
 }
 
 StatusOr<LargeUpload> ParseLargeUpload(std::string_view json, uint64_t bytes) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,8 +35,8 @@ struct HubRevision {
 };
 StatusOr<HubRevision> ParseHubRevision(std::string_view json);
 
-// Whether a hub wants a file as a large one (LFS): POST .../preupload/REVISION.
-StatusOr<bool> ParseUploadMode(std::string_view json);
+// Whether a hub wants each file as a large one (LFS), by path: POST .../preupload/REVISION.
+StatusOr<std::map<std::string, bool>> ParseUploadModes(std::string_view json);
 
 // How a large file gets to a hub's store: POST .../info/lfs/objects/batch, for one file.
 struct LargeUpload {

@@ -134,19 +134,11 @@ class Hub final : public Place {
 
   StatusOr<Version> Write(const Address& object, std::span<const std::byte> bytes,
                           const http::Call& call) const override {
-    if (tools_.settings.credentials.hub_token.empty()) {
-      return FailedPrecondition(
-          "{}: a hub takes files only with a token; set HF_TOKEN to the token of a user who may "
-          "write there",
-          Doing("cannot write", object));
-    }
+    LH_RETURN_IF_ERROR(CheckToken(object));
     Address written = object;
-    LH_ASSIGN_OR_RETURN(written.revision, WriteToHub(
-                                              tools_,
-                                              [this](std::string method, std::string url) {
-                                                return Ask(std::move(method), std::move(url));
-                                              },
-                                              object, bytes, call));
+    const FolderChange change{.files = {{.path = object.path, .bytes = bytes}},
+                              .summary = "Upload " + object.path};
+    LH_ASSIGN_OR_RETURN(written.revision, WriteToHub(tools_, Asker(), object, change, call));
     Version version;
     LH_RETURN_IF_ERROR(tools_.Repeat(call, [&]() -> Status {
       LH_ASSIGN_OR_RETURN(version, Look(written, call));
@@ -155,15 +147,46 @@ class Hub final : public Place {
     return version;
   }
 
+  StatusOr<bool> PrepareWrites(const Address& folder, const http::Call& call) const override {
+    LH_RETURN_IF_ERROR(CheckToken(folder));
+    const auto is_hex = [](char letter) {
+      return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'f');
+    };
+    if (folder.revision.size() == 40 && std::ranges::all_of(folder.revision, is_hex)) {
+      return InvalidArgument("{}: expected a branch, got a commit, which never changes",
+                             Doing("cannot write", folder));
+    }
+    return PrepareHub(tools_, Asker(), folder, call);
+  }
+
+  Status WriteAll(const Address& folder, const FolderChange& change,
+                  const http::Call& call) const override {
+    LH_RETURN_IF_ERROR(CheckToken(folder));
+    FolderChange placed = change;
+    for (NewFile& file : placed.files) {
+      LH_ASSIGN_OR_RETURN(const Address object, Inside(folder, file.path));
+      file.path = object.path;
+    }
+    for (std::string& path : placed.removed) {
+      LH_ASSIGN_OR_RETURN(const Address object, Inside(folder, path));
+      path = object.path;
+    }
+    return WriteToHub(tools_, Asker(), folder, placed, call).status();
+  }
+
   StatusOr<SignedAddress> SignRead(const Address& object, absl::Duration,
                                    const http::Call& call) const override {
     std::string url;
+    Version version;
     LH_RETURN_IF_ERROR(tools_.Repeat(call, [&]() -> Status {
       LH_ASSIGN_OR_RETURN(const http::Answer answer, Resolve(object, call, "cannot sign"));
+      LH_ASSIGN_OR_RETURN(version, VersionIn(answer, object));
       url = answer.ok() ? "" : answer.redirect;
       return absl::OkStatus();
     }));
-    if (!url.empty()) return SignedAddress{.url = url, .expires = ExpiryOf(url)};
+    if (!url.empty()) {
+      return SignedAddress{.url = url, .expires = ExpiryOf(url), .version = std::move(version)};
+    }
     if (tools_.settings.credentials.hub_token.empty()) {
       return SignedAddress{.url = UrlOf(object), .expires = std::nullopt};
     }
@@ -183,6 +206,20 @@ class Hub final : public Place {
     Version version;
     std::string url;
   };
+
+  Status CheckToken(const Address& address) const {
+    if (!tools_.settings.credentials.hub_token.empty()) return absl::OkStatus();
+    return FailedPrecondition(
+        "{}: a hub takes files only with a token; set HF_TOKEN to the token of a user who may "
+        "write there",
+        Doing("cannot write", address));
+  }
+
+  AskHub Asker() const {
+    return [this](std::string method, std::string url) {
+      return Ask(std::move(method), std::move(url));
+    };
+  }
 
   http::Request Ask(std::string method, std::string url) const {
     http::Request request{.method = std::move(method), .url = std::move(url)};

@@ -11,10 +11,15 @@ namespace longhaul::remote {
 namespace {
 
 // What a person may do about an answer; begins with "; ", or is "".
-std::string AdviceFor(const http::Answer& answer, const Address& address, std::string_view code) {
+std::string AdviceFor(const http::Answer& answer, const Address& address, std::string_view code,
+                      bool writes) {
   if (address.IsOnHub()) {
     const bool is_refused = answer.code == 401 || answer.code == 403;
     if (!is_refused && answer.code != 404) return "";
+    if (writes) {
+      return "; check the name, and set HF_TOKEN to a token that may write there (one with the "
+             "role \"write\", or a fine-grained one for this repository)";
+    }
     return "; check the name, accept the owner's terms on its page if there are some, and set "
            "HF_TOKEN to the token of a user who may read it";
   }
@@ -48,6 +53,20 @@ Status Tools::Repeat(const http::Call& call, const std::function<Status()>& send
   }
 }
 
+StatusOr<bool> Place::PrepareWrites(const Address& folder, const http::Call&) const {
+  return InvalidArgument("{}: expected hf://, s3:// or gs://; web servers take no folders",
+                         Doing("cannot write", folder));
+}
+
+Status Place::WriteAll(const Address& folder, const FolderChange&, const http::Call& call) const {
+  return PrepareWrites(folder, call).status();
+}
+
+Status Place::Delete(const Address& object, const http::Call&) const {
+  return InvalidArgument("{}: only objects at s3:// and gs:// addresses can be deleted",
+                         Doing("cannot delete", object));
+}
+
 std::string Doing(std::string_view what, const Address& address) {
   return fmt::format("{} {}", what, ShownAddress(address));
 }
@@ -60,7 +79,8 @@ Status ErrorOf(const http::Answer& answer, const Address& address, std::string_v
     return Unavailable("{}: the server answers {} ({})", Doing(what, address), answer.code, code);
   }
   const Status error = http::ErrorOfAnswer(Doing(what, address), answer, code);
-  const std::string advice = AdviceFor(answer, address, code);
+  const std::string advice = AdviceFor(
+      answer, address, code, what.starts_with("cannot write") || what.starts_with("cannot make"));
   if (advice.empty()) return error;
   return {error.code(), std::string(Message(error)) + advice};
 }

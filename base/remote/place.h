@@ -50,6 +50,12 @@ class Place {
   // Sends requests again.
   virtual StatusOr<Version> Write(const Address& object, std::span<const std::byte> bytes,
                                   const http::Call& call) const = 0;
+  // Both send requests again. As in store.h. Unless overridden: kInvalidArgument.
+  virtual StatusOr<bool> PrepareWrites(const Address& folder, const http::Call& call) const;
+  virtual Status WriteAll(const Address& folder, const FolderChange& change,
+                          const http::Call& call) const;
+  // Sends requests again.
+  virtual Status Delete(const Address& object, const http::Call& call) const;
   virtual StatusOr<SignedAddress> SignRead(const Address& object, absl::Duration validity,
                                            const http::Call& call) const = 0;
   virtual StatusOr<SignedAddress> SignWrite(const Address& object,
@@ -60,6 +66,13 @@ std::unique_ptr<Place> MakeHub(const Tools& tools);
 // S3 or Google Cloud Storage.
 std::unique_ptr<Place> MakeBuckets(Kind kind, const Tools& tools);
 std::unique_ptr<Place> MakeWeb(const Tools& tools);
+// Reads at the addresses of Options::ask_signed. All other calls go to `own`, and so do reads of
+// objects for which there is no signed address.
+std::unique_ptr<Place> MakeSigned(const Tools& tools, std::unique_ptr<const Place> own);
+// Finds out what a web address has, by a GET: a signed address is good for one method alone. Errors
+// name `object`.
+StatusOr<Version> LookByGet(const Tools& tools, http::Request request, const Address& object,
+                            const http::Call& call);
 
 // For messages: "cannot read s3://bucket/key".
 std::string Doing(std::string_view what, const Address& address);

@@ -49,10 +49,15 @@ struct Store::Parts {
     return *web;
   }
 
+  std::unique_ptr<const Place> MaybeSigned(std::unique_ptr<const Place> own) const {
+    if (!tools.options.ask_signed) return own;
+    return MakeSigned(tools, std::move(own));
+  }
+
   const Tools tools;
-  const std::unique_ptr<const Place> hub = MakeHub(tools);
-  const std::unique_ptr<const Place> s3 = MakeBuckets(Kind::kS3, tools);
-  const std::unique_ptr<const Place> google = MakeBuckets(Kind::kGoogle, tools);
+  const std::unique_ptr<const Place> hub = MaybeSigned(MakeHub(tools));
+  const std::unique_ptr<const Place> s3 = MaybeSigned(MakeBuckets(Kind::kS3, tools));
+  const std::unique_ptr<const Place> google = MaybeSigned(MakeBuckets(Kind::kGoogle, tools));
   const std::unique_ptr<const Place> web = MakeWeb(tools);
 };
 
@@ -137,6 +142,20 @@ StatusOr<Version> Store::Write(const Address& object, std::span<const std::byte>
                                const http::Call& call) const {
   LH_RETURN_IF_ERROR(CheckObject(object));
   return parts_->PlaceOf(object).Write(object, bytes, call);
+}
+
+Status Store::Delete(const Address& object, const http::Call& call) const {
+  LH_RETURN_IF_ERROR(CheckObject(object));
+  return parts_->PlaceOf(object).Delete(object, call);
+}
+
+StatusOr<bool> Store::PrepareWrites(const Address& folder, const http::Call& call) const {
+  return parts_->PlaceOf(folder).PrepareWrites(folder, call);
+}
+
+Status Store::WriteAll(const Address& folder, const FolderChange& change,
+                       const http::Call& call) const {
+  return parts_->PlaceOf(folder).WriteAll(folder, change, call);
 }
 
 StatusOr<SignedAddress> Store::SignRead(const Address& object, absl::Duration validity,

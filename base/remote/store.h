@@ -48,6 +48,28 @@
 
 namespace longhaul::remote {
 
+struct Version {
+  uint64_t bytes = 0;
+  // The server's ETag; without one, its Last-Modified; or "".
+  std::string tag;
+  friend bool operator==(const Version&, const Version&) = default;
+};
+
+// With this address anybody may read, or write, one object until it expires.
+struct SignedAddress {
+  std::string url;                    // a secret
+  std::optional<absl::Time> expires;  // nullopt: not known, or never
+  // What the object is now, where the service says so when it signs. Answers at `url` then have
+  // tags of their own.
+  std::optional<Version> version = {};
+};
+
+// Asks somebody who has credentials for a signed address to read an object of a hub, S3 or Google.
+// nullopt: there are none for this service, so the service is asked as everybody may. Several
+// threads call it at once.
+using AskSigned = std::function<StatusOr<std::optional<SignedAddress>>(const Address& object,
+                                                                       const http::Call& call)>;
+
 struct Options {
   http::HostRules hosts = {};
   http::Patience patience = {};
@@ -58,13 +80,9 @@ struct Options {
   uint64_t largest_single_write = 64 << 20;
   absl::Duration connect_limit = absl::Seconds(15);
   absl::Duration silence_limit = absl::Seconds(60);
-};
-
-struct Version {
-  uint64_t bytes = 0;
-  // The server's ETag; without one, its Last-Modified; or "".
-  std::string tag;
-  friend bool operator==(const Version&, const Version&) = default;
+  // If not empty: objects of hubs, S3 and Google are read at the addresses that it returns. An
+  // address that has expired, or that the server refuses, is asked for again.
+  AskSigned ask_signed = {};
 };
 
 struct Entry {
@@ -79,10 +97,19 @@ struct Listing {
   std::vector<Entry> entries;
 };
 
-// With this address anybody may read, or write, one object until it expires.
-struct SignedAddress {
-  std::string url;                    // a secret
-  std::optional<absl::Time> expires;  // nullopt: not known, or never
+// A file on its way to a server.
+struct NewFile {
+  std::string path;                  // relative to the folder
+  std::span<const std::byte> bytes;  // for example of a MappedFile; must outlive the call
+};
+
+// What WriteAll does to a folder.
+struct FolderChange {
+  std::vector<NewFile> files;
+  std::vector<std::string> removed;  // paths relative to the folder; those of `files` are written
+  std::string summary;               // the title of a hub's commit
+  // Gets the bytes sent so far, from any thread. May be empty.
+  std::function<void(uint64_t bytes)> progress;
 };
 
 // Gets bytes of an object from several threads, no two of them at the same offset.
@@ -119,9 +146,23 @@ class Store {
   StatusOr<Version> Write(const Address& object, std::span<const std::byte> bytes,
                           const http::Call& call = {}) const;
 
+  // Finds out whether WriteAll may write below this folder, as far as the server says without a
+  // write: credentials, the repository or bucket, and the right to write there. On a hub makes a
+  // repository that is missing, as a private one, and returns true if it did. kInvalidArgument: a
+  // web address, or a commit of a hub.
+  StatusOr<bool> PrepareWrites(const Address& folder, const http::Call& call = {}) const;
+  // Writes files below a folder, over older ones, and removes others. On a hub all of it is one
+  // commit on the branch that the address names: readers see all or nothing. In S3 and Google's
+  // storage objects are first removed, then written in the given order, each whole.
+  Status WriteAll(const Address& folder, const FolderChange& change,
+                  const http::Call& call = {}) const;
+
+  // Deletes an object. OK if there is none. S3 and Google alone.
+  Status Delete(const Address& object, const http::Call& call = {}) const;
+
   // Returns an address to read this one object. S3 and Google: valid for `validity`, at most seven
-  // days. Hub: where the hub redirects to, which expires when the hub says. A web address is
-  // returned as it is.
+  // days. Hub: where the hub redirects to, which expires when the hub says; has the version. A web
+  // address is returned as it is.
   StatusOr<SignedAddress> SignRead(const Address& object, absl::Duration validity,
                                    const http::Call& call = {}) const;
   // Returns an address to write this one object by one PUT. S3 and Google alone.

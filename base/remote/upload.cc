@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <pugixml.hpp>
 #include <sstream>
@@ -24,11 +25,23 @@ constexpr absl::Duration kAbortLimit = absl::Seconds(30);
 class Upload {
  public:
   Upload(const Buckets& buckets, const Tools& tools, const Address& object,
-         std::span<const std::byte> bytes, const http::Call& call)
-      : buckets_(buckets), tools_(tools), object_(object), bytes_(bytes), call_(call) {
+         std::span<const std::byte> bytes, const http::Call& call,
+         const std::function<void(uint64_t bytes)>& progress = {})
+      : buckets_(buckets),
+        tools_(tools),
+        object_(object),
+        bytes_(bytes),
+        call_(call),
+        progress_(progress) {
     const uint64_t fewest = (bytes.size() - 1) / kMostParts + 1;
     part_bytes_ = std::max({tools.options.part_bytes, kSmallestPart, fewest});
     tags_.resize((bytes.size() - 1) / part_bytes_ + 1);
+  }
+
+  Status Try() {
+    LH_RETURN_IF_ERROR(Begin());
+    Abort();
+    return absl::OkStatus();
   }
 
   StatusOr<Version> Run() {
@@ -59,7 +72,7 @@ class Upload {
   Status SendPart(uint64_t number, const http::Call& call) {
     const uint64_t begin = number * part_bytes_;
     const auto part = bytes_.subspan(begin, std::min(part_bytes_, bytes_.size() - begin));
-    return tools_.Repeat(call, [&]() -> Status {
+    LH_RETURN_IF_ERROR(tools_.Repeat(call, [&]() -> Status {
       LH_ASSIGN_OR_RETURN(
           const http::Answer answer,
           buckets_.Send("PUT", object_,
@@ -69,7 +82,10 @@ class Upload {
       if (!tags_[number].empty()) return absl::OkStatus();
       return DataLoss("{}: expected an ETag for part {}, got none", Doing(kWhat, object_),
                       number + 1);
-    });
+    }));
+    const uint64_t sent = sent_ += part.size();
+    if (progress_) progress_(sent);
+    return absl::OkStatus();
   }
 
   StatusOr<Version> Complete() {
@@ -150,6 +166,8 @@ class Upload {
   const Address& object_;
   const std::span<const std::byte> bytes_;
   const http::Call& call_;
+  const std::function<void(uint64_t bytes)> progress_;
+  std::atomic<uint64_t> sent_{0};
   uint64_t part_bytes_ = 0;
   std::string id_;
   std::vector<std::string> tags_;  // of each part
@@ -158,8 +176,15 @@ class Upload {
 }  // namespace
 
 StatusOr<Version> WriteInParts(const Buckets& buckets, const Tools& tools, const Address& object,
-                               std::span<const std::byte> bytes, const http::Call& call) {
-  return Upload(buckets, tools, object, bytes, call).Run();
+                               std::span<const std::byte> bytes, const http::Call& call,
+                               const std::function<void(uint64_t bytes)>& progress) {
+  return Upload(buckets, tools, object, bytes, call, progress).Run();
+}
+
+Status BeginAndAbort(const Buckets& buckets, const Tools& tools, const Address& object,
+                     const http::Call& call) {
+  constexpr std::byte kByte{};
+  return Upload(buckets, tools, object, {&kByte, 1}, call).Try();
 }
 
 }  // namespace longhaul::remote

@@ -7,8 +7,14 @@
 
 namespace longhaul::remote {
 
-// As Store::Write.
+// As Store::Write. `progress`: as of FolderChange.
 StatusOr<Version> WriteInParts(const Buckets& buckets, const Tools& tools, const Address& object,
-                               std::span<const std::byte> bytes, const http::Call& call);
+                               std::span<const std::byte> bytes, const http::Call& call,
+                               const std::function<void(uint64_t bytes)>& progress = {});
+
+// Begins an upload in parts and aborts it: an error if the server takes none here. Nothing is
+// written.
+Status BeginAndAbort(const Buckets& buckets, const Tools& tools, const Address& object,
+                     const http::Call& call);
 
 }  // namespace longhaul::remote

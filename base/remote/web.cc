@@ -17,32 +17,7 @@ class Web final : public Place {
   }
 
   StatusOr<Version> Look(const Address& object, const http::Call& call) const override {
-    const std::string doing = Doing("cannot look at", object);
-    Version version;
-    bool has_seen = false;
-    const http::Request request{.url = ToString(object), .headers = {"Range: bytes=0-0"}};
-    const http::Receiver receiver{.begin = [&](const http::Answer& answer) -> Status {
-                                    const auto whole = WholeSizeOf(answer);
-                                    if (answer.code == 206 && whole) {
-                                      version = {.bytes = *whole, .tag = TagOf(answer)};
-                                    } else {
-                                      LH_ASSIGN_OR_RETURN(version.bytes, LengthOf(answer, doing));
-                                      version.tag = TagOf(answer);
-                                    }
-                                    has_seen = true;
-                                    // A server without ranges sends the whole file, which nobody
-                                    // wants.
-                                    return answer.code == 206 ? absl::OkStatus()
-                                                              : absl::CancelledError("seen enough");
-                                  },
-                                  .take = [](std::string_view) { return absl::OkStatus(); }};
-    const StatusOr<http::Answer> answer = tools_.client.Send(request, call, &receiver);
-    if (has_seen) return version;
-    LH_RETURN_IF_ERROR(answer.status());
-    if (answer->code == 416 && WholeSizeOf(*answer) == 0) {
-      return Version{.bytes = 0, .tag = TagOf(*answer)};
-    }
-    return ErrorOf(*answer, object, "cannot look at");
+    return LookByGet(tools_, {.url = ToString(object)}, object, call);
   }
 
   StatusOr<Source> Find(const Address& object, const Version& version,
@@ -79,6 +54,36 @@ class Web final : public Place {
 };
 
 }  // namespace
+
+StatusOr<Version> LookByGet(const Tools& tools, http::Request request, const Address& object,
+                            const http::Call& call) {
+  const std::string doing = Doing("cannot look at", object);
+  Version version;
+  bool has_seen = false;
+  request.headers.emplace_back("Range: bytes=0-0");
+  const http::Receiver receiver{.begin = [&](const http::Answer& answer) -> Status {
+                                  const auto whole = WholeSizeOf(answer);
+                                  if (answer.code == 206 && whole) {
+                                    version = {.bytes = *whole, .tag = TagOf(answer)};
+                                  } else {
+                                    LH_ASSIGN_OR_RETURN(version.bytes, LengthOf(answer, doing));
+                                    version.tag = TagOf(answer);
+                                  }
+                                  has_seen = true;
+                                  // A server without ranges sends the whole file, which nobody
+                                  // wants.
+                                  return answer.code == 206 ? absl::OkStatus()
+                                                            : absl::CancelledError("seen enough");
+                                },
+                                .take = [](std::string_view) { return absl::OkStatus(); }};
+  const StatusOr<http::Answer> answer = tools.client.Send(request, call, &receiver);
+  if (has_seen) return version;
+  LH_RETURN_IF_ERROR(answer.status());
+  if (answer->code == 416 && WholeSizeOf(*answer) == 0) {
+    return Version{.bytes = 0, .tag = TagOf(*answer)};
+  }
+  return ErrorOf(*answer, object, "cannot look at");
+}
 
 std::unique_ptr<Place> MakeWeb(const Tools& tools) {
   return std::make_unique<Web>(tools);

@@ -188,6 +188,12 @@ Unary* ControlServiceImpl::TraceRun(Context* context, const v1::TraceRequest* re
                   event::TraceAsked{.run = request->run(), .steps = request->steps()}, reply);
 }
 
+Unary* ControlServiceImpl::SampleRun(Context* context, const v1::SampleRequest* request,
+                                     v1::SampleReply* reply) {
+  return AskOfRun(gate_, shell_, context, Call::kSampleRun,
+                  event::SamplesAsked{.run = request->run(), .wanted = request->wanted()}, reply);
+}
+
 Unary* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest*,
                                     v1::ListRunsReply* reply) {
   return Serve<Unary>(gate_, *context, Call::kListRuns, [&](const Caller& caller) {

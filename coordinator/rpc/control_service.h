@@ -66,6 +66,8 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
                                            v1::CollectGarbageReply* reply) override;
   grpc::ServerUnaryReactor* TraceRun(Context* context, const v1::TraceRequest* request,
                                      v1::TraceReply* reply) override;
+  grpc::ServerUnaryReactor* SampleRun(Context* context, const v1::SampleRequest* request,
+                                      v1::SampleReply* reply) override;
 
  private:
   Gate* const gate_;

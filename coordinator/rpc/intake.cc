@@ -8,6 +8,7 @@
 #include "base/address.h"
 #include "base/printable.h"
 #include "proto/rpc/channel.h"
+#include "run/stored/stored_checkpoint.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -101,6 +102,11 @@ Status AdmitSubmit(const v1::SubmitRequest& request) {
                             request.data_files_size()));
   for (const v1::DataFile& file : request.data_files()) {
     LH_RETURN_IF_ERROR(AtMost(kMaxNameBytes, "bytes in a data file's name", file.name().size()));
+  }
+  if (request.has_from_checkpoint()) {
+    LH_RETURN_IF_ERROR(
+        AtMost(kMaxNameBytes, "bytes in a folder's address", request.from_folder().size()));
+    LH_RETURN_IF_ERROR(Annotate(stored::Check(request.from_checkpoint()), "the checkpoint"));
   }
   if (request.has_assumed_line_bits_per_second() &&
       (request.assumed_line_bits_per_second() == 0 ||

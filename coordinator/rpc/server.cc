@@ -23,6 +23,7 @@
 #include "coordinator/rpc/own_blobs.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/rpc/shell_source.h"
+#include "coordinator/rpc/sign_object.h"
 #include "coordinator/rpc/standby_service.h"
 #include "coordinator/rpc/worker_service.h"
 #include "coordinator/standby/fencer.h"
@@ -55,6 +56,7 @@ struct CoordinatorServer::Impl {
   std::optional<GuardedPort> port;
   std::optional<Gate> gate;
   std::optional<OwnBlobs> own_blobs;
+  std::optional<ObjectSigner> signer;
   std::optional<WorkerServiceImpl> worker_service;
   std::optional<ControlServiceImpl> control_service;
   std::optional<MemberServiceImpl> member_service;
@@ -205,7 +207,8 @@ Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
   state.reach_secret = RandomBytes(32);
   LH_ASSIGN_OR_RETURN(state.relay, OpenRelay(options));
   LH_ASSIGN_OR_RETURN(
-      shell, Shell::Create(state, store.get(), blobs.get(), copies.get(), std::move(preparer)));
+      shell, Shell::Create(state, store.get(), blobs.get(), copies.get(), std::move(preparer),
+                           /*planner=*/{}, folder + "/hooks", options.objects));
   return absl::OkStatus();
 }
 
@@ -220,8 +223,9 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
   lists.emplace(blobs.get());
   gate.emplace(&*port, members.get(), shell.get(), &*lists);
   own_blobs.emplace(shell.get(), &*lists);
+  signer.emplace(shell.get(), &*lists, options.objects, options.signing);
   worker_service.emplace(&*gate, options.hello_timeout, &*leadership, shell.get(), blobs.get(),
-                         copies.get());
+                         copies.get(), &*signer);
   control_service.emplace(&*gate, options.state.version, shell.get(), blobs.get(), copies.get(),
                           &*own_blobs);
   member_service.emplace(&*gate, authority ? &*authority : nullptr, members.get(),
@@ -318,7 +322,8 @@ bool CoordinatorServer::Stop(absl::Duration limit) {
   // Its streams begin to end while the shell does.
   if (impl_->dashboard != nullptr) impl_->dashboard->OnShutdown();
   // Half of the time is for streams to end with a sentence, before they are cut off.
-  const bool idle = impl_->shell->Stop(Deadline::After(limit / 2));
+  const bool signed_all = !impl_->signer || impl_->signer->Stop(Deadline::After(limit / 2));
+  const bool idle = impl_->shell->Stop(Deadline::After(limit / 2)) && signed_all;
   if (impl_->server != nullptr) {
     impl_->port->Close();
     impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + deadline.Remaining()));

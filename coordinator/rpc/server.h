@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/remote/settings.h"
 #include "base/status.h"
+#include "coordinator/rpc/signing_limits.h"
 #include "coordinator/standby/leadership.h"
 #include "coordinator/standby/takeover.h"
 #include "coordinator/state/state.h"
@@ -34,6 +36,9 @@ struct ServerOptions {
   absl::Duration standby_is_stale = kStandbyIsStale;
   std::string metrics;        // numeric host:port for Prometheus; empty: none
   Claim claim = Claim::kOwn;  // right to the state directory; kTakeover and kForce begin a new term
+  // Credentials with which objects are signed for workers (sign_object.h), and where services are.
+  remote::Settings objects;
+  SigningLimits signing;
   StateOptions state;
 };
 

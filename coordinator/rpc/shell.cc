@@ -31,19 +31,23 @@ RunId NewRunId(const std::string& name) {
 
 StatusOr<std::unique_ptr<Shell>> Shell::Create(const StateOptions& options, Store* store,
                                                const BlobStore* blobs, const BlobStore* copies,
-                                               DataPreparer preparer, Planner planner) {
+                                               DataPreparer preparer, Planner planner,
+                                               const std::string& hooks_folder,
+                                               const remote::Settings& objects) {
   LH_ASSIGN_OR_RETURN(StoredRuns runs, store->LoadRuns());
   for (const UnreadableRun& run : runs.unreadable) {
     LogError("run {} is set aside: {}", run.id.value(), run.problem);
   }
   LH_ASSIGN_OR_RETURN(const uint64_t next_event, store->NextEventSequence());
   auto state = std::make_unique<State>(options, std::move(runs), next_event, Now());
-  return std::unique_ptr<Shell>(
-      new Shell(store, blobs, copies, std::move(preparer), std::move(planner), std::move(state)));
+  return std::unique_ptr<Shell>(new Shell(store, blobs, copies, std::move(preparer),
+                                          std::move(planner), hooks_folder, objects,
+                                          std::move(state)));
 }
 
 Shell::Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, DataPreparer preparer,
-             Planner planner, std::unique_ptr<State> state)
+             Planner planner, const std::string& hooks_folder, const remote::Settings& objects,
+             std::unique_ptr<State> state)
     : store_(store),
       blobs_(blobs),
       copies_(copies),
@@ -55,6 +59,8 @@ Shell::Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, Data
       disk_threads_(kDiskThreads),
       upload_threads_(kUploadThreads),
       planner_(std::move(planner), [this](Event event) { Post(std::move(event)); }),
+      hooks_(hooks_folder, blobs, copies, [this](Event event) { Post(std::move(event)); }),
+      folders_(objects, [this](Event event) { Post(std::move(event)); }),
       thread_([this] { Loop(); }) {}
 
 Shell::~Shell() {
@@ -79,8 +85,10 @@ bool Shell::Stop(Deadline deadline) {
   notifier_.Shutdown();
   std::apply([](auto&... calls) { (calls.FailAll(Stopping()), ...); }, calls_);
   planner_.Stop();
+  const bool hooks_ended = hooks_.Stop(deadline);
+  const bool folders_ended = folders_.Stop(deadline);
   const bool synced = upload_threads_.Stop(deadline);
-  return disk_threads_.Stop(deadline) && synced;
+  return disk_threads_.Stop(deadline) && synced && hooks_ended && folders_ended;
 }
 
 Status Shell::Stopping() {
@@ -282,7 +290,12 @@ void Shell::Execute(Command command) {
                    if (const auto sink = SinkOf(c.session)) sink->Close(c.why, false);
                  },
                  [&](command::PrepareData& c) { chores_.Add(std::move(c)); },
-                 [&](command::CheckCopies& c) { chores_.Add(std::move(c)); },
+                 [&](command::CheckCopies& c) {
+                   c.folder ? folders_.Add(std::move(c)) : chores_.Add(std::move(c));
+                 },
+                 [&](command::StoreCheckpoint& c) { folders_.Add(std::move(c)); },
+                 [&](command::TrimFolder& c) { folders_.Add(std::move(c)); },
+                 [&](command::RunHook& c) { hooks_.Add(std::move(c)); },
                  [&](command::ComputePlan& c) { planner_.Add(std::move(c)); },
                  [&](command::ComputeRetune& c) { planner_.Add(std::move(c)); },
                  [&](command::CancelComputation& c) { planner_.Cancel(c.id); },

@@ -25,10 +25,12 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/work_threads.h"
+#include "coordinator/hooks/hook_runner.h"
 #include "coordinator/rpc/chores.h"
 #include "coordinator/rpc/notifier.h"
 #include "coordinator/rpc/pending_calls.h"
 #include "coordinator/rpc/planner_thread.h"
+#include "coordinator/rpc/stored_folders.h"
 #include "coordinator/state/state.h"
 #include "coordinator/store/store.h"
 
@@ -63,10 +65,13 @@ class Shell {
 
   // Reads the store and starts the loop. `store`, `blobs` and `copies` (of checkpoint shards) must
   // outlive this object. Errors: those of the store. A run that cannot be read is no error; it is
-  // logged and left out.
+  // logged and left out. `hooks_folder`: for HookRunner; needed if hooks are allowed. `objects`:
+  // for StoredFolders.
   static StatusOr<std::unique_ptr<Shell>> Create(const StateOptions& options, Store* store,
                                                  const BlobStore* blobs, const BlobStore* copies,
-                                                 DataPreparer preparer, Planner planner = {});
+                                                 DataPreparer preparer, Planner planner = {},
+                                                 const std::string& hooks_folder = "",
+                                                 const remote::Settings& objects = {});
   ~Shell();
   // Ends the loop, then every stream and waiting call. The state machine hears nothing of it, so
   // after a restart its workers are just not connected yet. False: a thread was still busy with
@@ -140,7 +145,8 @@ class Shell {
 
  private:
   Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, DataPreparer preparer,
-        Planner planner, std::unique_ptr<State> state);
+        Planner planner, const std::string& hooks_folder, const remote::Settings& objects,
+        std::unique_ptr<State> state);
   void Loop();
   // False: the loop must end.
   bool WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due);
@@ -165,7 +171,8 @@ class Shell {
   std::tuple<PendingCalls<v1::SubmitReply>, PendingCalls<v1::PlanReply>,
              PendingCalls<v1::StopReply>, PendingCalls<v1::ReplicasReply>,
              PendingCalls<v1::CheckpointsReply>, PendingCalls<v1::TraceReply>,
-             PendingCalls<v1::RemoveRunReply>, PendingCalls<v1::CollectGarbageReply>>
+             PendingCalls<v1::SampleReply>, PendingCalls<v1::RemoveRunReply>,
+             PendingCalls<v1::CollectGarbageReply>>
       calls_;
 
   // Held for a tick and its transaction, so that queries see only stored state.
@@ -194,6 +201,8 @@ class Shell {
   WorkThreads disk_threads_;  // destroyed before the objects that run on them
   WorkThreads upload_threads_;
   PlannerThread planner_;
+  HookRunner hooks_;
+  StoredFolders folders_;
   std::thread thread_;
 };
 

@@ -80,6 +80,16 @@ StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs
     const Status status = CheckList(data.list_sha256, data.upload, blobs, nameable);
     if (!status.ok()) missing += fmt::format("\nthe list of data sets: {}", Message(status));
   }
+  if (const SamplesSpec& samples = spec.samples; samples.every > 0 && !spec.data.sets.empty()) {
+    if (samples.ids.empty()) {
+      return absl::InvalidArgumentError(
+          "samples.prompts: expected samples.ids beside it, which `longhaul submit` fills in");
+    }
+    if (!samples.pieces_sha256.empty()) {
+      const Status status = CheckBlob(samples.pieces_sha256, blobs, nameable);
+      if (!status.ok()) missing += fmt::format("\nthe table of tokens: {}", Message(status));
+    }
+  }
   if (!missing.empty()) {
     return FailedPrecondition("data files have to be uploaded before the run is submitted:{}",
                               missing);

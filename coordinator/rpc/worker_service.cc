@@ -54,4 +54,16 @@ grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
   return Serve<Reactor>(gate_, *context, Call::kStoreShard, body);
 }
 
+grpc::ServerUnaryReactor* WorkerServiceImpl::SignObject(grpc::CallbackServerContext* context,
+                                                        const v1::SignObjectRequest* request,
+                                                        v1::SignObjectReply* reply) {
+  using Reactor = grpc::ServerUnaryReactor;
+  return Serve<Reactor>(gate_, *context, Call::kSignObject,
+                        [&](const Caller& caller) -> StatusOr<Reactor*> {
+                          std::optional<WorkerId> worker;
+                          if (caller.member) worker.emplace(caller.member->worker_id);
+                          return signer_->Sign(worker, *request, reply);
+                        });
+}
+
 }  // namespace longhaul::coordinator

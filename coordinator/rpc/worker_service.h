@@ -1,9 +1,11 @@
-// WorkerService: workers' sessions, and the files that they fetch.
+// WorkerService: workers' sessions, the files that they fetch, and addresses that are signed for
+// them.
 #pragma once
 
 #include "absl/time/time.h"
 #include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/shell.h"
+#include "coordinator/rpc/sign_object.h"
 #include "coordinator/standby/leadership.h"
 #include "coordinator/store/blob_store.h"
 #include "longhaul/v1/worker.grpc.pb.h"
@@ -13,15 +15,18 @@ namespace longhaul::coordinator {
 class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  public:
   // All pointers must outlive the server. `hello_timeout`: the time within which a worker must send
-  // its hello. `blobs`: users' data; `copies`: copies of checkpoint shards.
+  // its hello. `blobs`: users' data; `copies`: copies of checkpoint shards. `signer`: signs
+  // addresses for workers.
   WorkerServiceImpl(Gate* gate, absl::Duration hello_timeout, const Leadership* leadership,
-                    Shell* shell, const BlobStore* blobs, const BlobStore* copies)
+                    Shell* shell, const BlobStore* blobs, const BlobStore* copies,
+                    ObjectSigner* signer)
       : gate_(gate),
         hello_timeout_(hello_timeout),
         leadership_(leadership),
         shell_(shell),
         blobs_(blobs),
-        copies_(copies) {}
+        copies_(copies),
+        signer_(signer) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>* Session(
       grpc::CallbackServerContext* context) override;
@@ -30,6 +35,9 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
 
   grpc::ServerReadReactor<v1::UploadChunk>* StoreShard(grpc::CallbackServerContext* context,
                                                        v1::UploadReply* reply) override;
+  grpc::ServerUnaryReactor* SignObject(grpc::CallbackServerContext* context,
+                                       const v1::SignObjectRequest* request,
+                                       v1::SignObjectReply* reply) override;
 
  private:
   Gate* const gate_;
@@ -38,6 +46,7 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
   Shell* const shell_;
   const BlobStore* const blobs_;
   const BlobStore* const copies_;
+  ObjectSigner* const signer_;
 };
 
 }  // namespace longhaul::coordinator

@@ -18,6 +18,7 @@ template <class Name, class List>
 void EachBlobName(const RunSpec& spec, std::span<const v1::DataFile> files,
                   const std::optional<DataSet>& data, const Name& name, const List& list) {
   for (const v1::DataFile& file : files) name(file.sha256());
+  name(spec.samples.pieces_sha256);
   list(spec.weights.sha256);
   list(spec.data.list_sha256);
   if (!data) return;

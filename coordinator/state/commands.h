@@ -94,6 +94,36 @@ struct CancelComputation {
 struct CheckCopies {
   uint64_t check;  // repeated in the answer
   std::vector<v1::CheckpointFile> files;
+  // Set: instead of that, looks whether the files lie in this folder of an object store, and how
+  // long they are.
+  std::optional<v1::StoredFolder> folder = std::nullopt;
+};
+// Looks whether all files of a checkpoint lie in a folder of an object store, and then writes the
+// checkpoint's description there (run/stored/stored_checkpoint.h), with which it exists. The answer
+// is event::CheckpointStored.
+struct StoreCheckpoint {
+  RunId run;
+  v1::StoredFolder folder;
+  v1::StoredCheckpoint checkpoint;
+};
+// Deletes checkpoints of a run in an object store: those of the steps `dropped`, and what is left
+// there of steps before the newest of `kept` that are not in `kept`. No answer. A later
+// StoreCheckpoint of the run is carried out afterwards.
+struct TrimFolder {
+  RunId run;
+  std::string address;  // of the run's folder: "s3://bucket/prefix/run/"
+  std::set<uint64_t> dropped = {};
+  std::set<uint64_t> kept = {};
+};
+// Writes an export of a checkpoint's parameters, and runs the program hooks.on_checkpoint on it.
+// The answer is event::HookEnded. The shell secures the files before it carries out later commands,
+// so that DropCopies does not take them away.
+struct RunHook {
+  RunId run;
+  uint64_t step;
+  RunSpec spec;
+  uint32_t vocabulary;                    // of the tokenizer
+  std::vector<v1::CheckpointFile> files;  // of parameters; the coordinator has copies of all
 };
 // Deletes the coordinator's copies of the shards with these hashes.
 struct DropCopies {
@@ -122,12 +152,13 @@ struct Reply {
 }  // namespace command
 using Command =
     std::variant<command::ToWorker, command::CloseSession, command::PrepareData,
-                 command::CheckCopies, command::DropCopies, command::Reply<v1::SubmitReply>,
+                 command::CheckCopies, command::RunHook, command::DropCopies,
+                 command::StoreCheckpoint, command::TrimFolder, command::Reply<v1::SubmitReply>,
                  command::Reply<v1::PlanReply>, command::Reply<v1::StopReply>,
                  command::Reply<v1::CheckpointsReply>, command::Reply<v1::TraceReply>,
-                 command::ComputePlan, command::ComputeRetune, command::CancelComputation,
-                 command::Reply<v1::ReplicasReply>, command::CollectGarbage,
-                 command::Reply<v1::RemoveRunReply>>;
+                 command::Reply<v1::SampleReply>, command::ComputePlan, command::ComputeRetune,
+                 command::CancelComputation, command::Reply<v1::ReplicasReply>,
+                 command::CollectGarbage, command::Reply<v1::RemoveRunReply>>;
 
 struct TickResult {
   std::vector<Write> writes;

@@ -107,6 +107,13 @@ struct TraceAsked {
   std::string run;
   uint32_t steps = 0;  // number of newest steps; 0: all that workers keep
 };
+// `longhaul generate RUN`: the run's pipeline continues texts between two steps.
+struct SamplesAsked {
+  using Reply = v1::SampleReply;
+  RequestId request = {};
+  std::string run;
+  v1::TakeSamples wanted;
+};
 // `longhaul rm`: removes a run that has ended.
 struct RemoveAsked {
   using Reply = v1::RemoveRunReply;
@@ -128,6 +135,20 @@ struct CopiesChecked {
   // files could be read.
   std::vector<bool> unreadable = {};
 };
+// Answer to command::RunHook.
+struct HookEnded {
+  RunId run;
+  uint64_t step;
+  bool ok = false;     // the program has ended with exit code 0
+  std::string how;     // "ended with exit code 3", "took longer than 10m and was killed"
+  std::string output;  // the end of what the program wrote, as it wrote it; from a stranger
+};
+// Answer to command::StoreCheckpoint.
+struct CheckpointStored {
+  RunId run;
+  uint64_t epoch, step;  // of the checkpoint
+  std::string problem;   // why it is not there, a sentence without its full stop; "": it is there
+};
 // The coordinator has received and stored all bytes of a shard with this hash.
 struct CopyStored {
   std::optional<WorkerId> from;  // sender; nullopt: unknown, because the coordinator has no TLS
@@ -138,8 +159,8 @@ struct CopyStored {
 using Event =
     std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft, event::Submitted,
                  event::PlanAsked, event::StopAsked, event::DataPrepared, event::CheckpointsAsked,
-                 event::CopiesChecked, event::TraceAsked, event::PlanComputed,
+                 event::CopiesChecked, event::TraceAsked, event::SamplesAsked, event::PlanComputed,
                  event::RetuneComputed, event::ReplicasAsked, event::RemoveAsked,
-                 event::GarbageAsked, event::CopyStored>;
+                 event::GarbageAsked, event::CopyStored, event::HookEnded, event::CheckpointStored>;
 
 }  // namespace longhaul::coordinator

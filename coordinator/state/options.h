@@ -50,6 +50,11 @@ struct StateOptions {
   // Random bytes, new in each process of the coordinator. Workers test whether they reach each
   // other over links whose secrets are derived from these bytes.
   std::string reach_secret;
+  // Files of checkpoints lie in object stores in pieces of at most this size (v1::StoredFolder).
+  // Servers take one upload of 5 GB at most, and a piece that fails is sent again whole.
+  uint64_t stored_piece_bytes = uint64_t{256} << 20;
+  // Runs may have hooks: programs of the run file that the coordinator runs. See threats.md.
+  bool allow_hooks = false;
   std::string version;  // of the coordinator, for people
 };
 

@@ -45,7 +45,7 @@ void CompareFiles(const std::vector<v1::DataFile>& before, const std::vector<v1:
 }  // namespace
 
 Status CheckResumable(const RunRecord& record, const RunSpec& spec,
-                      const std::vector<v1::DataFile>& files) {
+                      const std::vector<v1::DataFile>& files, std::string_view flag) {
   const RunSpec& before = record.spec;
   Differences differences;
   const bool same_family = before.model.family == spec.model.family;
@@ -79,8 +79,8 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
   if (differences.text().empty()) return absl::OkStatus();
   return FailedPrecondition(
       "run {} cannot be resumed with this file: {}; put back what the run has, or submit "
-      "without --resume as a new run",
-      record.id.value(), differences.text());
+      "without {} as a new run",
+      record.id.value(), differences.text(), flag);
 }
 
 Status CheckGoesFurther(const RunRecord& record, const RunSpec& spec) {

@@ -44,6 +44,8 @@ struct Attempts {
   friend bool operator==(const Attempts&, const Attempts&) = default;
 };
 
+inline constexpr size_t kKeptSampleRounds = 4;
+
 // The store's record of a run: everything that a restarted coordinator needs.
 struct RunRecord {
   RunId id;
@@ -63,6 +65,8 @@ struct RunRecord {
   uint32_t replicas_wanted = 0;  // by `longhaul replicas`; 0: the run file's number
   Attempts attempts;
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;  // 0: not yet
+  // The newest rounds of samples, oldest first, at most kKeptSampleRounds; prompts without ids.
+  std::vector<v1::SampleRound> samples = {};
   std::string owner = {};  // name of the member that submitted the run; "": no TLS
 
   uint32_t ReplicasWanted() const {

@@ -18,6 +18,7 @@
 #include "coordinator/state/planning/queue.h"
 #include "coordinator/state/planning/worker_choice.h"
 #include "coordinator/state/queries/garbage.h"
+#include "coordinator/state/queries/samples.h"
 #include "coordinator/state/queries/traces.h"
 #include "coordinator/state/recovery/crews.h"
 #include "coordinator/state/recovery/recovery.h"
@@ -27,7 +28,9 @@
 #include "coordinator/state/shards/checkpoint_list.h"
 #include "coordinator/state/shards/commits.h"
 #include "coordinator/state/shards/copies.h"
+#include "coordinator/state/shards/hooks.h"
 #include "coordinator/state/shards/shards.h"
+#include "coordinator/state/shards/stored.h"
 #include "coordinator/state/workers/health.h"
 #include "coordinator/state/workers/orders.h"
 #include "coordinator/state/workers/spares.h"
@@ -55,7 +58,9 @@ struct State::Components {
 
   Shards shards{ledger, links};
   Copies copies{ledger, links, spares, shards};
-  Commits commits{ledger, failures, health, copies};
+  Stored stored_copies{ledger, shards, copies};
+  Hooks hooks{ledger, shards};
+  Commits commits{ledger, failures, health, copies, hooks};
   CheckpointList checkpoint_list{ledger, shards};
 
   WorkerChoice choice{ledger, health, links};
@@ -67,13 +72,14 @@ struct State::Components {
   Replicas replicas{ledger, moves, failures, spares, crews};
 
   Traces traces{ledger};
+  Samples samples{ledger};
   Garbage garbage;
   Views views{{ledger, health, links, spares, troubles, steps, shards, planning}};
 
-  Sessions sessions{ledger, health, links, stages, planning, shards, copies};
+  Sessions sessions{ledger, health, links, stages, planning, shards, copies, samples};
   Messages messages{ledger,
                     {health, links, spares, troubles, tuning, steps, standstill, stages, shards,
-                     commits, planning, traces}};
+                     commits, planning, traces, samples}};
 
   bool restarted = false;
 
@@ -84,7 +90,7 @@ struct State::Components {
     // Drafts are given up before tuning begins, and orders go out when all have heard of the move.
     for (MoveListener* listener : std::initializer_list<MoveListener*>{
              &planning, &shards, &tuning, &steps, &standstill, &stages, &failures, &troubles,
-             &copies, &commits, &recovery, &orders}) {
+             &copies, &stored_copies, &hooks, &commits, &recovery, &orders, &samples}) {
       moves.Add(listener);
     }
     shards.WhenDone(ShardCheck::Purpose::kResume,
@@ -119,17 +125,21 @@ struct State::Components {
   void On(event::CheckpointsAsked& event) { checkpoint_list.On(event); }
   void On(event::CopiesChecked& event) { shards.On(event); }
   void On(event::TraceAsked& event) { traces.On(event); }
+  void On(event::SamplesAsked& event) { samples.On(event); }
   void On(event::PlanComputed& event) { planning.On(event); }
   void On(event::RetuneComputed& event) { tuning.On(event); }
   void On(event::ReplicasAsked& event) { replicas.On(event); }
   void On(event::RemoveAsked& event) { garbage.On(event); }
   void On(event::GarbageAsked& event) { garbage.On(event); }
   void On(event::CopyStored& event) { shards.On(event); }
+  void On(event::CheckpointStored& event) { stored_copies.On(event); }
+  void On(event::HookEnded& event) { hooks.On(event); }
 
   void CheckTimers() {
     sessions.CheckTimers();
     shards.CheckTimers();
     traces.CheckTimers();
+    samples.CheckTimers();
     planning.CheckProbes();
     links.CheckTimers();
     for (Run* run : ledger.RunsInOrder()) stages.CheckTimers(*run);
@@ -137,9 +147,9 @@ struct State::Components {
   }
 
   MonoTime NextWake() const {
-    MonoTime wake =
-        std::min({sessions.NextWake(), shards.NextWake(), traces.NextWake(), planning.NextWake(),
-                  links.NextWake(), queue.NextWake(), health.NextWake()});
+    MonoTime wake = std::min({sessions.NextWake(), shards.NextWake(), traces.NextWake(),
+                              samples.NextWake(), planning.NextWake(), links.NextWake(),
+                              queue.NextWake(), health.NextWake(), stored_copies.NextWake()});
     for (const auto& [id, run] : ledger.runs()) {
       wake = std::min({wake, stages.NextWake(run), failures.NextWake(run)});
     }
@@ -172,6 +182,8 @@ TickResult State::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms)
   c.spares.Advance();
   c.replicas.Advance();
   c.copies.Advance();
+  c.stored_copies.Advance();
+  c.hooks.Advance();
   c.queue.Answer();
   TickResult result = c.ledger.EndTick(c.NextWake());
   CheckInvariants(

@@ -2,49 +2,63 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include "base/file.h"
+#include "base/remote/address.h"
 #include "run/data/data_set.h"
 #include "run/published/weights.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-void AddChunks(const data::HashedFile& file, BlobLists::Names* names) {
+// A name that is none names nothing.
+void AddObject(const std::string& folder, std::string_view file, BlobLists::Names* objects) {
+  const StatusOr<remote::Address> at = remote::ParseAddress(folder);
+  if (!at.ok()) return;
+  const StatusOr<remote::Address> object = remote::Inside(*at, file);
+  if (object.ok()) objects->insert(remote::ToString(*object));
+}
+
+void AddFile(const data::Source& source, const data::HashedFile& file, BlobLists::Names* blobs,
+             BlobLists::Names* objects) {
+  if (source.at_address()) {
+    AddObject(source.folder, file.file, objects);
+    return;
+  }
   for (uint64_t chunk = 0; chunk < file.ChunkCount(); ++chunk) {
-    names->insert(file.ChunkSha256(chunk));
+    blobs->insert(file.ChunkSha256(chunk));
   }
 }
 
-void AddSource(const data::Source& source, BlobLists::Names* names) {
-  if (source.on_web()) return;
-  for (const data::TokenList* list : {&source.set.training, &source.set.validation}) {
-    for (const data::Shard& shard : list->shards) {
-      AddChunks(shard.ids, names);
-      if (shard.mask) AddChunks(*shard.mask, names);
-    }
-  }
-}
-
-StatusOr<BlobLists::Names> Read(const std::string& text) {
-  BlobLists::Names names;
+Status Parse(const std::string& text, BlobLists::Names* blobs, BlobLists::Names* objects) {
   if (const StatusOr<data::Mixture> mixture = data::MixtureFromJson(text); mixture.ok()) {
-    for (const data::Source& source : mixture->sources) AddSource(source, &names);
-    return names;
+    for (const data::Source& source : mixture->sources) {
+      for (const data::TokenList* list : {&source.set.training, &source.set.validation}) {
+        for (const data::Shard& shard : list->shards) {
+          AddFile(source, shard.ids, blobs, objects);
+          if (shard.mask) AddFile(source, *shard.mask, blobs, objects);
+        }
+      }
+    }
+    return absl::OkStatus();
   }
   const StatusOr<published::Weights> weights = published::FromJson(text);
   if (!weights.ok()) {
     return absl::InvalidArgumentError("expected a list of data sets or of a model's weights");
   }
   for (const published::Tensor& tensor : weights->tensors) {
-    if (!weights->IsRemote(tensor)) names.insert(tensor.sha256);
+    if (!weights->IsRemote(tensor)) blobs->insert(tensor.sha256);
   }
-  return names;
+  for (const published::FileVersion& file : weights->versions) {
+    AddObject(weights->from, file.name, objects);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-StatusOr<std::shared_ptr<const BlobLists::Names>> BlobLists::NamedBy(const std::string& list) {
+StatusOr<std::shared_ptr<const BlobLists::List>> BlobLists::Read(const std::string& list) {
   // Held while a list is read, so that many who ask for the same one read it once.
   const std::lock_guard lock(mutex_);
   const auto known = std::ranges::find(kept_, list, [](const auto& one) { return one.first; });
@@ -54,10 +68,22 @@ StatusOr<std::shared_ptr<const BlobLists::Names>> BlobLists::NamedBy(const std::
   }
   LH_RETURN_IF_ERROR(blobs_->OpenBlob(list).status());
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(blobs_->PathOf(list), kMostListBytes));
-  LH_ASSIGN_OR_RETURN(Names names, Read(text));
-  kept_.emplace_front(list, std::make_shared<const Names>(std::move(names)));
+  List read;
+  LH_RETURN_IF_ERROR(Parse(text, &read.blobs, &read.objects));
+  kept_.emplace_front(list, std::make_shared<const List>(std::move(read)));
   if (kept_.size() > kKept) kept_.pop_back();
   return kept_.front().second;
+}
+
+StatusOr<std::shared_ptr<const BlobLists::Names>> BlobLists::NamedBy(const std::string& list) {
+  LH_ASSIGN_OR_RETURN(const std::shared_ptr<const List> read, Read(list));
+  return std::shared_ptr<const Names>(read, &read->blobs);
+}
+
+StatusOr<std::shared_ptr<const BlobLists::Names>> BlobLists::ObjectsNamedBy(
+    const std::string& list) {
+  LH_ASSIGN_OR_RETURN(const std::shared_ptr<const List> read, Read(list));
+  return std::shared_ptr<const Names>(read, &read->objects);
 }
 
 }  // namespace longhaul::coordinator

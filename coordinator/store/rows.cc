@@ -70,7 +70,8 @@ bool AreCheckpoints(const std::vector<v1::CheckpointManifest>& checkpoints) {
 
 void BindRun(const RunRecord& record, sqlite::Statement* upsert) {
   using sqlite::Blob;
-  const std::string data_files = Join(record.data_files), checkpoints = Join(record.checkpoints);
+  const std::string data_files = Join(record.data_files), checkpoints = Join(record.checkpoints),
+                    samples = Join(record.samples);
   const std::optional<std::string> data = BytesOf(record.data), plan = BytesOf(record.plan);
   const auto blob = [](const std::optional<std::string>& bytes) {
     return bytes ? std::optional(Blob{*bytes}) : std::nullopt;
@@ -80,7 +81,8 @@ void BindRun(const RunRecord& record, sqlite::Statement* upsert) {
                Blob{data_files}, blob(data), blob(plan), Blob{checkpoints},
                record.submitted_unix_ms, record.started_unix_ms, record.ended_unix_ms,
                record.stop_asked, record.attempts.in_a_row, record.attempts.best_step,
-               record.attempts.error, record.owner, record.resize_asked, record.replicas_wanted);
+               record.attempts.error, record.owner, record.resize_asked, record.replicas_wanted,
+               Blob{samples});
 }
 
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
@@ -117,6 +119,9 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   record.owner = row.Bytes(18);
   record.resize_asked = row.Int(19) != 0;
   record.replicas_wanted = static_cast<uint32_t>(row.Int(20));
+  if (!Split(row.Bytes(21), &record.samples) || record.samples.size() > kKeptSampleRounds) {
+    return unreadable("list of samples");
+  }
   if (const auto what = WhatCannotBe(record)) return unreadable(*what);
   return record;
 }

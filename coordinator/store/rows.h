@@ -13,8 +13,8 @@ namespace longhaul::coordinator {
 inline constexpr std::string_view kUpsertRun =
     "INSERT INTO runs(id, name, state, reason, epoch, step, spec_yaml, link_secret, data_files, "
     "data, plan, checkpoints, submitted_unix_ms, started_unix_ms, ended_unix_ms, stop_asked, "
-    "attempts, best_step, last_error, owner, resize_asked, replicas_wanted) "
-    "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "
+    "attempts, best_step, last_error, owner, resize_asked, replicas_wanted, "
+    "samples) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "
     "name=excluded.name, state=excluded.state, reason=excluded.reason, epoch=excluded.epoch, "
     "step=excluded.step, spec_yaml=excluded.spec_yaml, link_secret=excluded.link_secret, "
     "data_files=excluded.data_files, data=excluded.data, plan=excluded.plan, "
@@ -22,12 +22,12 @@ inline constexpr std::string_view kUpsertRun =
     "started_unix_ms=excluded.started_unix_ms, ended_unix_ms=excluded.ended_unix_ms, "
     "stop_asked=excluded.stop_asked, attempts=excluded.attempts, best_step=excluded.best_step, "
     "last_error=excluded.last_error, owner=excluded.owner, resize_asked=excluded.resize_asked, "
-    "replicas_wanted=excluded.replicas_wanted";
+    "replicas_wanted=excluded.replicas_wanted, samples=excluded.samples";
 
 inline constexpr std::string_view kSelectRuns =
     "SELECT id, state, reason, epoch, step, spec_yaml, link_secret, data_files, data, plan, "
     "checkpoints, submitted_unix_ms, started_unix_ms, ended_unix_ms, stop_asked, attempts, "
-    "best_step, last_error, owner, resize_asked, replicas_wanted FROM runs ORDER BY rowid";
+    "best_step, last_error, owner, resize_asked, replicas_wanted, samples FROM runs ORDER BY rowid";
 
 // Binds the parameters of kUpsertRun.
 void BindRun(const RunRecord& record, sqlite::Statement* upsert);

@@ -37,7 +37,8 @@ CREATE TABLE runs(
   last_error TEXT NOT NULL DEFAULT '',   -- of a stage, which was the cause of the last attempt
   owner TEXT NOT NULL DEFAULT '',        -- the member that submitted it; empty: without TLS
   resize_asked INTEGER NOT NULL DEFAULT 0,
-  replicas_wanted INTEGER NOT NULL DEFAULT 0);
+  replicas_wanted INTEGER NOT NULL DEFAULT 0,
+  samples BLOB NOT NULL DEFAULT x'');    -- SampleRound messages, each after its length
 CREATE TABLE events(
   sequence INTEGER PRIMARY KEY NOT NULL,
   unix_ms INTEGER NOT NULL,

@@ -12,7 +12,7 @@
 namespace longhaul::coordinator {
 
 inline constexpr uint32_t kStoreApplicationId = 0x4C484331;  // "LHC1"
-inline constexpr uint32_t kStoreSchemaVersion = 5;
+inline constexpr uint32_t kStoreSchemaVersion = 6;
 
 // Makes the error (kDataLoss) for a store that cannot be used.
 Status DamagedStore(const std::string& path, std::string_view detail);

@@ -4,6 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "deploy/data/fetch_command.h"
 
 namespace longhaul {
 namespace {
@@ -11,6 +16,10 @@ namespace {
 constexpr int kDataFailed = 1;
 
 int RunData(const std::vector<std::string>& arguments) {
+  // With `fetch` of this program Python reads what is at addresses.
+  std::error_code ignored;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  ::setenv("LONGHAUL_PROGRAM", self.c_str(), /*overwrite=*/1);
   fmt::print(stderr, "longhaul data: {}\n", Message(RunPythonProgram(DataPart(), arguments)));
   return kDataFailed;
 }
@@ -44,10 +53,12 @@ CLI::App* AddDataCommand(CLI::App& app, int* exit_code) {
   data->require_subcommand(1);
   data->footer(
       "  longhaul data prepare --tokenizer tokenizer.json --out DIR FILES...\n"
+      "  longhaul data prepare --tokenizer DIR --out DIR hf://datasets/ORG/NAME/FOLDER/\n"
       "  longhaul data show DIR\n"
       "Runs Python with the package tokenizers, which deploy/setup.sh --data brings:\n"
       "LONGHAUL_PYTHON names another Python.");
   AddPart(data, "prepare", "Make a data set of texts, or of token files that are there", exit_code);
+  AddFetchCommand(data, exit_code);
   AddPart(data, "show", "What is in a data set, and its first tokens as text", exit_code);
   return data;
 }

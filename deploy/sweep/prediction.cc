@@ -36,10 +36,11 @@ StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
 double NetworkSeconds(const RunSpec& spec, uint64_t rate_bits_per_second) {
   if (rate_bits_per_second == 0 || spec.pipeline.stages == 1) return 0;
   const uint32_t slices = spec.pipeline.SlicesNow();
-  const codec::Shape shape = SliceShape(spec);
   std::vector<uint64_t> bytes;
-  for (const CodecSpec* spec_of : {&spec.links.codecs.forward, &spec.links.codecs.backward}) {
-    const auto& codec = spec_of->Get();
+  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    const codec::Shape shape = SliceShape(spec, direction);
+    const CodecPair& codecs = spec.links.codecs;
+    const auto& codec = (direction == Direction::kForward ? codecs.forward : codecs.backward).Get();
     bytes.push_back(codec.ok() ? coordinator::WithChunkHeaders((*codec)->MaxEncodedBytes(shape))
                                : 0);
   }

@@ -12,13 +12,15 @@ namespace longhaul::wire {
 namespace {
 
 constexpr uint32_t kTensorMagic = 0x4E54484C;  // "LHTN"
-constexpr uint8_t kFlagValidation = 1, kFlagClean = 2;
+constexpr uint8_t kFlagValidation = 1, kFlagClean = 2, kFlagSampling = 4;
 
 Status CheckReserved(std::span<const std::byte> bytes, uint8_t flags) {
-  if ((flags & ~(kFlagValidation | kFlagClean)) != 0 || flags == kFlagClean) {
-    return InvalidArgument("tensor header: expected flags 0, 1 or 3, got {:#x}", flags);
+  if (flags != 0 && flags != kFlagValidation && flags != (kFlagValidation | kFlagClean) &&
+      flags != kFlagSampling) {
+    return InvalidArgument("tensor header: expected flags 0, 1, 3 or 4, got {:#x}", flags);
   }
-  if (GetLe<uint8_t>(bytes, 45) != 0 || GetLe<uint64_t>(bytes, 88) != 0) {
+  if (GetLe<uint8_t>(bytes, 45) != 0 || GetLe<uint32_t>(bytes, 92) != 0 ||
+      (flags != kFlagSampling && GetLe<uint32_t>(bytes, 88) != 0)) {
     return absl::InvalidArgumentError("tensor header: expected zero in the reserved fields");
   }
   if (const auto extension = GetLe<uint16_t>(bytes, 46); extension != 0) {
@@ -70,7 +72,8 @@ void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensor
   PutLe<uint8_t>(out, 6, static_cast<uint8_t>(header.kind));
   PutLe<uint8_t>(out, 7,
                  static_cast<uint8_t>((header.validation ? kFlagValidation : 0) |
-                                      (header.clean ? kFlagClean : 0)));
+                                      (header.clean ? kFlagClean : 0) |
+                                      (header.sampling ? kFlagSampling : 0)));
   PutLe<uint64_t>(out, 8, header.run);
   PutLe<uint64_t>(out, 16, header.epoch.value());
   PutLe<uint64_t>(out, 24, header.step.value());
@@ -87,6 +90,7 @@ void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensor
   PutLe<uint64_t>(out, 72, header.chunk_offset);
   PutLe<uint32_t>(out, 80, header.chunk);
   PutLe<uint32_t>(out, 84, header.chunks);
+  PutLe<uint32_t>(out, 88, header.number);
 }
 
 StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes) {
@@ -105,8 +109,8 @@ StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes) {
                     kTensorVersion, version));
   }
   const auto kind = GetLe<uint8_t>(bytes, 6);
-  if (kind < 1 || kind > 8 || kind == 4) {
-    return InvalidArgument("tensor header: expected kind 1 to 3 or 5 to 8, got {}", kind);
+  if (kind < 1 || kind > 10 || kind == 4) {
+    return InvalidArgument("tensor header: expected kind 1 to 3 or 5 to 10, got {}", kind);
   }
   const auto direction = GetLe<uint8_t>(bytes, 44);
   if (direction > 1) {
@@ -118,6 +122,8 @@ StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes) {
   header.kind = static_cast<TensorKind>(kind);
   header.validation = (flags & kFlagValidation) != 0;
   header.clean = (flags & kFlagClean) != 0;
+  header.sampling = (flags & kFlagSampling) != 0;
+  header.number = GetLe<uint32_t>(bytes, 88);
   header.run = GetLe<uint64_t>(bytes, 8);
   header.epoch = Epoch(GetLe<uint64_t>(bytes, 16));
   header.step = Step(GetLe<uint64_t>(bytes, 24));

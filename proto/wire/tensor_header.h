@@ -7,7 +7,8 @@
 //        4    2  version (1)
 //        6    1  kind              TensorKind below; 4 is free
 //        7    1  flags             value 1: of a validation pass; value 2, only with value 1:
-//                                  the pass sends fp32 tensors, without the edge's codecs
+//                                  the pass sends fp32 tensors, without the edge's codecs; value
+//                                  4 alone: of a sampling pass, which sends fp32 tensors, too
 //        8    8  run               RunTag below: first 8 bytes of SHA-256 of the run's id
 //       16    8  epoch             number of the attempt at the run (Epoch, base/ids.h)
 //       24    8  step              optimizer step
@@ -25,7 +26,8 @@
 //       72    8  chunk_offset      offset of this chunk in the blob
 //       80    4  chunk             number of this chunk, from 0
 //       84    4  chunks            number of chunks of the blob
-//       88    8  reserved, zero
+//       88    4  number            of a sampling pass among those after its step, from 0; else zero
+//       92    4  reserved, zero
 #pragma once
 
 #include <cstddef>
@@ -46,15 +48,19 @@ enum class TensorKind : uint8_t {
   kStepControl = 3,     // step_message.h; down
   kMessageState = 5,    // message_state.h; both ways
   kMatrixDigest = 6,    // matrix_digest.h; both ways
-  kTaken = 7,           // the next stage took an activation of a validation pass; up; no body
+  kTaken = 7,           // the next stage took an activation of a forward-only pass; up; no body
   kReplicaMessage = 8,  // a chunk of a message between replicas (transport/replicas); both ways
+  kSampleRound = 9,     // sample_messages.h; down
+  kSampledTokens = 10,  // sample_messages.h; up
 };
 
 // The fields of the table above.
 struct TensorHeader {
   TensorKind kind = TensorKind::kChunk;
   bool validation = false;
-  bool clean = false;  // only with `validation`: the pass sends fp32 tensors
+  bool clean = false;     // only with `validation`: the pass sends fp32 tensors
+  bool sampling = false;  // never with `validation`
+  uint32_t number = 0;    // only with `sampling`
   uint64_t run = 0;
   Epoch epoch;
   Step step;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "codec/messages/file_store.h"
+#include "run/boundary/boundary_shape.h"
 
 namespace longhaul {
 namespace {
@@ -20,8 +21,15 @@ uint64_t Times(uint64_t a, uint64_t b) {
 
 }  // namespace
 
-MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t record_bytes) {
-  const uint64_t visits = Times(spec.train.steps, VisitsPerStep(spec));
+uint32_t RecordsOfWindow(const RunSpec& spec, Direction direction) {
+  return BoundaryShape(spec, direction).samples / spec.train.microbatch_size;
+}
+
+MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t record_bytes,
+                             Direction direction) {
+  const uint64_t copies = RecordsOfWindow(spec, direction);
+  const uint64_t samples = Times(copies, windows), visits_per_step = copies * VisitsPerStep(spec);
+  const uint64_t visits = Times(spec.train.steps, visits_per_step);
   // A checkpoint's records are forgotten once the next one is written and it has been dropped.
   const uint64_t steps =
       spec.checkpoint.every == 0
@@ -29,11 +37,11 @@ MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t recor
           : std::min(spec.train.steps, Times(spec.checkpoint.every, spec.checkpoint.keep + 2));
   // Nothing is overwritten when a sample comes for the first time.
   const uint64_t overwritten =
-      std::min(visits - std::min(visits, windows), Times(steps, VisitsPerStep(spec)));
+      std::min(visits - std::min(visits, samples), Times(steps, visits_per_step));
   constexpr uint64_t kOfAFile = 4096;
-  return {.records = codec::FileStore::FileBytes(windows, record_bytes),
+  return {.records = codec::FileStore::FileBytes(samples, record_bytes),
           .journal = Times(overwritten, codec::UndoJournal::EntryBytes(record_bytes)) +
-                     Times(Times(steps, VisitsPerStep(spec)), codec::UndoJournal::EntryBytes(0)) +
+                     Times(Times(steps, visits_per_step), codec::UndoJournal::EntryBytes(0)) +
                      Times(steps, kOfAFile)};
 }
 

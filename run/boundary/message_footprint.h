@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/ids.h"
 #include "run/file/run_spec.h"
 
 namespace longhaul {
@@ -21,9 +22,14 @@ struct MessageFootprint {
   }
 };
 
+// Number of records that a store has for each window of text: 2 for activations with train.dpo,
+// which are computed with adapters and without (boundary_shape.h).
+uint32_t RecordsOfWindow(const RunSpec& spec, Direction direction);
+
 // Predicts one store (codec/messages/file_store.h) of records of `record_bytes` bytes, for a run
 // over `windows` windows (training samples) of text.
-MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t record_bytes);
+MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t record_bytes,
+                             Direction direction);
 
 // Returns the share, 0 to 1, of a run's samples that are sent for the first time; 1 for a run of no
 // steps. A codec with state sends a sample whole the first time.

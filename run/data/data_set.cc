@@ -17,7 +17,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kSetFormat = "longhaul data set", kMixtureFormat = "longhaul mixture";
-constexpr int kVersion = 1;
+// A set of preferences has another version, so that a program that does not know them refuses the
+// set instead of training on rejected answers.
+constexpr int kVersion = 1, kVersionOfPairs = 2;
 constexpr size_t kHashDigits = 64;
 constexpr uint64_t kLeastChunkBytes = 4096, kMostChunkBytes = uint64_t{64} << 20;
 
@@ -99,9 +101,13 @@ StatusOr<DataSet> FromJson(const Json& json) {
   if (const Json targets = json.value("targets", Json()); targets.is_number_unsigned()) {
     set.targets = targets.get<uint64_t>();
   }
+  if (const Json pairs = json.value("pairs", Json()); pairs.is_number_unsigned()) {
+    set.pairs = pairs.get<uint64_t>();
+  }
   if (set.bytes_per_token != 2 && set.bytes_per_token != 4) {
     return Wrong(fmt::format("expected 2 or 4 bytes a token, got {}", set.bytes_per_token));
   }
+  if (set.pairs && set.packed == 0) return Wrong("its pairs are not packed for a context");
   if (set.vocabulary == 0 ||
       set.vocabulary > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
     return Wrong(fmt::format("its vocabulary is {}", set.vocabulary));
@@ -137,9 +143,13 @@ StatusOr<DataSet> ParseDataSet(std::string_view text) {
   if (!json.is_object() || json.value("format", Json()) != kSetFormat) {
     return Wrong(fmt::format("expected an object of the format '{}'", kSetFormat));
   }
-  if (json.value("version", Json()) != kVersion) {
-    return Wrong(
-        fmt::format("expected version {}; another version of longhaul wrote it", kVersion));
+  const Json version = json.value("version", Json());
+  if (version != kVersion && version != kVersionOfPairs) {
+    return Wrong(fmt::format("expected version {} or {}; another version of longhaul wrote it",
+                             kVersion, kVersionOfPairs));
+  }
+  if ((version == kVersionOfPairs) != json.contains("pairs")) {
+    return Wrong(fmt::format("expected pairs in version {} alone", kVersionOfPairs));
   }
   try {
     return FromJson(json);
@@ -225,6 +235,21 @@ Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents)
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(problems);
 }
 
+Status CheckPairs(const Mixture& mixture, bool pairs) {
+  std::string problems;
+  for (const Source& source : mixture.sources) {
+    if (source.set.pairs.has_value() == pairs) continue;
+    problems += fmt::format(
+        "{}{}: {}", problems.empty() ? "" : "\n", source.folder,
+        pairs
+            ? "it has no pairs of answers, on which train.dpo trains; prepare it with "
+              "`longhaul data prepare --pairs`, or leave train.dpo out"
+            : "it has pairs of a chosen and a rejected answer; set train.dpo (with train.lora) to "
+              "train on them, or prepare it without --pairs to train on the chosen answers alone");
+  }
+  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(problems);
+}
+
 std::string ToJson(const Mixture& mixture) {
   Json sources = Json::array();
   for (const Source& source : mixture.sources) {
@@ -240,6 +265,7 @@ std::string ToJson(const Mixture& mixture) {
     if (set.end_token) one["end_token"] = *set.end_token;
     if (set.ends_inside > 0) one["ends_inside"] = set.ends_inside;
     if (set.targets) one["targets"] = *set.targets;
+    if (set.pairs) one["pairs"] = *set.pairs;
     if (!set.tokenizer.empty()) one["tokenizer"] = {{"name", set.tokenizer}};
     if (!set.tokenizer_sha256.empty()) one["tokenizer"]["sha256"] = set.tokenizer_sha256;
     sources.push_back(std::move(one));

@@ -20,7 +20,7 @@ namespace longhaul::data {
 // A file, or a part of one, with the hashes of its chunks. All chunks but the last have the data
 // set's chunk_bytes.
 struct HashedFile {
-  std::string file;  // in the data set's folder, or absolute
+  std::string file;  // relative to the data set's folder, or absolute
   uint64_t offset = 0, bytes = 0;
   std::string chunks;  // SHA-256 of each chunk in hexadecimal, concatenated
   uint64_t ChunkCount() const { return chunks.size() / 64; }
@@ -51,6 +51,9 @@ struct DataSet {
   uint64_t ends_inside = 0;           // number of end tokens that end no document
   // Number of training tokens whose loss counts; nullopt: unknown.
   std::optional<uint64_t> targets;
+  // For a set of preferences: number of pairs of answers in its training tokens. nullopt: the set
+  // has no pairs.
+  std::optional<uint64_t> pairs;
   uint32_t packed = 0;  // context for which documents were packed; 0: not packed
   uint64_t chunk_bytes = 0;
   TokenList training, validation;
@@ -63,10 +66,13 @@ struct DataSet {
 StatusOr<DataSet> ParseDataSet(std::string_view json);
 
 struct Source {
-  std::string folder;  // absolute path, or the beginning of an http(s) address
-  double weight = 1;   // relative share of the sequences; above 0
+  // An absolute path, or a folder's address (base/remote/address.h); on a hub with the commit.
+  std::string folder;
+  double weight = 1;  // relative share of the sequences; above 0
   DataSet set;
-  bool on_web() const { return folder.starts_with("http://") || folder.starts_with("https://"); }
+  bool at_address() const {
+    return !folder.starts_with('/') && folder.find("://") != std::string::npos;
+  }
   friend bool operator==(const Source&, const Source&) = default;
 };
 
@@ -88,6 +94,10 @@ struct Mixture {
 // `by_documents`, also checks that documents can be kept apart. kInvalidArgument has all reasons
 // why not, a line each.
 Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents = false);
+
+// Checks that all data sets are of preferences, or with `pairs` false that none is.
+// kInvalidArgument has all reasons why not, a line each.
+Status CheckPairs(const Mixture& mixture, bool pairs);
 
 // Equal mixtures have equal JSON. MixtureFromJson takes any text, also a hostile one, and returns
 // kInvalidArgument if the text does not have ToJson's form; it does not call CheckMixture.

@@ -19,6 +19,7 @@ constexpr size_t kLongestRunName = 40;
 constexpr size_t kLongestText = 4096;
 constexpr size_t kLongestSource = 400;
 constexpr size_t kLongestTarget = 200, kMostTargets = 100;
+constexpr size_t kMostArguments = 100;
 constexpr absl::Duration kLongestTime = absl::Hours(1);
 
 std::string PairText(const CodecPair& pair) {
@@ -278,7 +279,7 @@ Value DataSets() {
       LH_AT(data.sets),
       [](std::string name, std::vector<DataSource>* target) {
         return OneOrList(std::move(name),
-                         "folders with data sets, such as [corpus, { from: code, weight: 0.5 }]",
+                         "data sets, such as [corpus, { from: s3://bucket/code/, weight: 0.5 }]",
                          target, ReadSet);
       },
       SetsText, R"("type": ["string", "array"], "items": {"type": ["string", "object"]})");
@@ -293,6 +294,32 @@ Value Targets() {
                          ReadTarget);
       },
       QuotedList, kTexts);
+}
+
+Value Program() {
+  return Bound(
+      LH_AT(hooks.on_checkpoint),
+      [](std::string name, std::vector<std::string>* target) {
+        const auto read = [=](Reader& reader, const YAML::Node& node, const std::string& path,
+                              const std::string& expected) {
+          const auto is_text = [](const YAML::Node& one) {
+            return one.IsScalar() && one.Scalar().size() <= kLongestText &&
+                   one.Scalar().find('\0') == std::string::npos;
+          };
+          if (!node.IsSequence() || node.size() == 0 || node.size() > kMostArguments ||
+              !std::ranges::all_of(node, is_text) || node[0].Scalar().empty()) {
+            reader.FailExpected(node, path, expected);
+            return;
+          }
+          target->clear();
+          for (const auto& one : node) target->push_back(one.Scalar());
+        };
+        return Custom(std::move(name),
+                      "a list of a program and at most 99 arguments, such as [python3, "
+                      "/home/me/evaluate.py]",
+                      read);
+      },
+      QuotedList, R"("type": "array", "items": {"type": "string"})");
 }
 
 Value ChosenCodecs() {

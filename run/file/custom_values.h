@@ -13,6 +13,7 @@ namespace longhaul::config {
 // Return what is wrong with the text, or "" if nothing is.
 std::string CheckName(std::string_view name);
 std::string CheckFolder(std::string_view path);
+std::string CheckStoreFolder(std::string_view address);
 std::string CheckSha256(std::string_view text);
 std::string CheckSource(std::string_view text);
 
@@ -26,6 +27,7 @@ Value Preset();            // model.preset
 Value Tied();              // model.tied: true, false or split
 Value TextFiles();         // data.text: a glob or a list of globs
 Value DataSets();          // data.sets: a folder, { from, weight }, or a list of such
+Value Program();           // hooks.on_checkpoint: a list of a program and its arguments
 Value Betas();             // train.optimizer.betas: [0.9, 0.95]
 Value Targets();           // train.lora.targets: all-linear, or a list of modules
 Value LinksSection();      // links: paper, or a section

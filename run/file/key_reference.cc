@@ -34,6 +34,7 @@ RunSpec Defaults() {
   RunSpec spec;
   spec.train.dtype = ComputeDtype::kAuto;
   spec.model.lora.emplace();
+  spec.train.dpo.emplace();
   spec.replay.emplace();
   return spec;
 }

@@ -122,6 +122,7 @@ bool Key::Applies(const RunSpec& spec) const {
 const std::vector<Key>& Keys() {
   static const std::vector<Key> keys = [] {
     std::vector<Key> all = TrainingKeys();
+    for (Key& row : SamplesKeys()) all.push_back(std::move(row));
     for (Key& row : RunningKeys()) all.push_back(std::move(row));
     return all;
   }();

@@ -74,6 +74,8 @@ struct Key {
 const std::vector<Key>& Keys();
 // The rows of model, data, validation and train.
 std::vector<Key> TrainingKeys();
+// The rows of samples.
+std::vector<Key> SamplesKeys();
 // All other rows.
 std::vector<Key> RunningKeys();
 

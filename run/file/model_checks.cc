@@ -232,14 +232,16 @@ void CheckModel(const RunSpec& spec, Reader& reader) {
                 "the model's keys");
   }
   if (!reader.Sound({"train.microbatch_size", "model.context", "model.hidden"})) return;
-  const uint64_t tokens = uint64_t{spec.train.microbatch_size} * model.context;
+  const uint64_t copies = spec.train.dpo ? 2 : 1;  // run/boundary/boundary_shape.h
+  const uint64_t tokens = copies * spec.train.microbatch_size * model.context;
   if (tokens > kMostBoundaryElements / model.hidden) {
     reader.Fail(
         reader.PlaceOf("model.context"),
-        fmt::format("train.microbatch_size x model.context x model.hidden = {} x {} x {} is more "
-                    "than the {} elements that a link carries at once; lower one of them",
-                    spec.train.microbatch_size, model.context, model.hidden,
-                    kMostBoundaryElements));
+        fmt::format(
+            "{}train.microbatch_size x model.context x model.hidden = {}{} x {} x {} is more "
+            "than the {} elements that a link carries at once; lower one of them",
+            spec.train.dpo ? "2 (train.dpo) x " : "", spec.train.dpo ? "2 x " : "",
+            spec.train.microbatch_size, model.context, model.hidden, kMostBoundaryElements));
   }
 }
 

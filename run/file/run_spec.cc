@@ -115,6 +115,7 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
     for (const std::string& text : overrides) ApplyOverride(reader, text, table);
     config::CompleteModel(draft.preset, find_model, reader, &spec);
     config::CompleteLora(find_adapters, reader, &spec);
+    config::CompleteDpo(reader, &spec);
     if (!spec.data.sets.empty() && !reader.Has("data.text"))
       reader.Assume("data.text", "data.sets");
     if (spec.train.epochs && !reader.Has("train.steps")) {

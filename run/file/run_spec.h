@@ -17,6 +17,7 @@
 #include "base/words.h"
 #include "codec/spec.h"
 #include "run/file/topology.h"
+#include "run/file/train_spec.h"
 #include "run/kinds/link_pairs.h"
 #include "run/kinds/schedules.h"
 #include "run/kinds/transports.h"
@@ -32,16 +33,6 @@ enum class LostReplica : uint8_t {
 };
 constexpr std::string_view ToString(LostReplica what) {
   return WordOf(what, {"exact", "continue"});
-}
-
-// Type of matrix products.
-enum class ComputeDtype : uint8_t {
-  kFp32,
-  kBf16,
-  kAuto,  // bf16 if all workers of the run compute on GPUs, else fp32; a plan names the type
-};
-constexpr std::string_view ToString(ComputeDtype dtype) {
-  return WordOf(dtype, {"fp32", "bf16", "auto"});
 }
 
 // kAuto: links are encrypted if a worker of the run listens on a public address or a host name.
@@ -85,42 +76,6 @@ enum class Recompute : uint8_t {
 constexpr std::string_view ToString(Recompute what) {
   return WordOf(what, {"none", "blocks", "stage"});
 }
-
-enum class OptimizerKind : uint8_t {
-  kAdamW,
-  kMuon,  // for the matrices of blocks; AdamW with the same rate for the rest
-};
-constexpr std::string_view ToString(OptimizerKind kind) {
-  return WordOf(kind, {"adamw", "muon"});
-}
-
-enum class MomentDtype : uint8_t { kFp32, kBf16 };
-constexpr std::string_view ToString(MomentDtype dtype) {
-  return WordOf(dtype, {"fp32", "bf16"});
-}
-
-// Course of the learning rate after the warm-up.
-enum class LrScheduleKind : uint8_t {
-  kConstant,
-  kCosine,  // half a cosine, from lr to final_ratio * lr at the last step
-  kLinear,  // a line, from lr to final_ratio * lr at the last step
-  kWsd,     // warm-up, stable, decay: lr, then a line to final_ratio * lr over the last steps
-};
-constexpr std::string_view ToString(LrScheduleKind kind) {
-  return WordOf(kind, {"constant", "cosine", "linear", "wsd"});
-}
-
-// What happens to a step whose loss or gradient norm is not finite.
-enum class OnNonfinite : uint8_t {
-  kStop,  // the run fails
-  kSkip,  // no stage updates anything in this step (see kMostSkippedInARow)
-};
-constexpr std::string_view ToString(OnNonfinite what) {
-  return WordOf(what, {"stop", "skip"});
-}
-
-// The run fails when more steps than this are skipped in a row.
-inline constexpr uint32_t kMostSkippedInARow = 10;
 
 // Which validations are repeated with boundaries in fp32.
 enum class CleanValidation : uint8_t {
@@ -200,50 +155,26 @@ struct ValidationSpec {
   friend bool operator==(const ValidationSpec&, const ValidationSpec&) = default;
 };
 
-struct OptimizerSpec {
-  OptimizerKind kind = OptimizerKind::kAdamW;
-  double lr = 3e-4;
-  double beta1 = 0.9, beta2 = 0.95;
-  double epsilon = 1e-8;
-  double weight_decay = 0.1;  // on matrices only
-  double clip_norm = 1.0;     // global; 0 = no clipping
-  double momentum = 0.95;     // Muon's
-  // Type of the optimizer state between steps. Arithmetic and checkpoints are in fp32.
-  MomentDtype moments = MomentDtype::kFp32;
-  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
-};
+// Bounds of samples, in a run file and in a request (docs/design/limits.md).
+inline constexpr uint32_t kMostSamplePrompts = 16, kMostSampleTokens = 256;
+inline constexpr uint32_t kMostSampleStops = 16;
+inline constexpr size_t kMostPromptBytes = 4096;  // of a text
 
-struct LrScheduleSpec {
-  LrScheduleKind kind = LrScheduleKind::kCosine;
-  uint64_t warmup = 0;       // steps
-  double final_ratio = 0.1;  // of lr, at the last step
-  double decay = 0.2;        // wsd: share of all steps
-  // wsd: number of steps at the end that decay.
-  uint64_t DecaySteps(uint64_t steps) const;
-  friend bool operator==(const LrScheduleSpec&, const LrScheduleSpec&) = default;
-};
-
-// Maximum number of steps. A run that has train.epochs and no train.steps has this number until the
-// CLI has counted its data.
-inline constexpr uint64_t kMostSteps = 1'000'000'000;
-
-struct TrainSpec {
-  // Required, unless `epochs` is set; 0, only with model.from: the run only validates.
-  uint64_t steps = 0;
-  // Passes over the training data. The CLI makes `steps` of it where the run file has no steps;
-  // until then these are kMostSteps. nullopt: the run file does not say.
-  std::optional<double> epochs;
-  uint32_t microbatches = 0;                 // required; per step, of each replica
-  uint32_t microbatch_size = 1;              // sequences
-  ComputeDtype dtype = ComputeDtype::kFp32;  // a run file without the key: auto
+// Texts that the run's own pipeline continues after some steps.
+struct SamplesSpec {
+  uint32_t every = 0;                // steps between two rounds; one follows the last step; 0: none
+  std::vector<std::string> prompts;  // at most kMostSamplePrompts
+  uint32_t tokens = 32;              // maximum number of new tokens, at most kMostSampleTokens
+  double temperature = 0;            // 0: always the likeliest token
+  double top_p = 1;
   uint64_t seed = 1;
-  // GPUs use only algorithms that give the same bits each time, which costs some speed. CPUs always
-  // do.
-  bool deterministic = false;
-  OptimizerSpec optimizer;
-  LrScheduleSpec schedule;
-  OnNonfinite on_nonfinite = OnNonfinite::kStop;
-  friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
+  // The CLI fills these in where data.tokenizer does not apply: the prompts' tokens, the tokens
+  // that end a text, and the content address of the table of the tokens' bytes
+  // (run/tokens/pieces.h).
+  std::vector<std::vector<uint32_t>> ids;
+  std::vector<uint32_t> stop;
+  std::string pieces_sha256;
+  friend bool operator==(const SamplesSpec&, const SamplesSpec&) = default;
 };
 
 struct PipelineSpec {
@@ -367,7 +298,21 @@ struct CheckpointSpec {
   bool keep_copy = false;
   // A checkpoint follows the last step. False: for runs that are only measured.
   bool at_end = true;
+  // A folder of an object store, "s3://bucket/prefix", to which workers copy whole checkpoints.
+  // Empty: none.
+  std::string to = {};
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
+};
+
+// What the coordinator runs beside training: section "hooks".
+struct HooksSpec {
+  // Program and arguments, which the coordinator runs after each checkpoint (not after interim
+  // ones) with the export of its parameters. Empty: nothing.
+  std::vector<std::string> on_checkpoint;
+  absl::Duration timeout = absl::Minutes(10);  // then the program and its children are killed
+  // With LoRA: true exports the whole model with the adapters added, false the adapters alone.
+  bool merged = false;
+  friend bool operator==(const HooksSpec&, const HooksSpec&) = default;
 };
 
 // A replay: the real coordinator, schedule, transport and (if requested) codecs. Instead of
@@ -403,14 +348,16 @@ struct RunSpec {
   WeightsSpec weights;
   DataSpec data;
   ValidationSpec validation;
+  SamplesSpec samples;
   TrainSpec train;
   PipelineSpec pipeline;
   ReplicasSpec replicas;
   GroupSpec group;
-  TransportKind transport = TransportKind::kUcx;  // of the links without an exception
+  std::optional<TransportKind> transport;  // of the links without an exception; nullopt: auto
   LinksSpec links;
   CheckpointSpec checkpoint;
   RecoverySpec recovery;
+  HooksSpec hooks;
   std::optional<ReplaySpec> replay;
   std::optional<TopologySpec> topology;  // what a local cluster emulates for this run
   // A stage gives up a neighbour that is silent on their link for peer_timeout. The coordinator

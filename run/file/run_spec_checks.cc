@@ -227,6 +227,27 @@ void FailLines(const Status& status, const Place& place, Reader& reader) {
   for (const std::string& line : lines) reader.Fail(place, line);
 }
 
+void CheckHooks(const RunSpec& spec, Reader& reader) {
+  if (spec.hooks.on_checkpoint.empty()) {
+    for (const char* key : {"hooks.timeout", "hooks.merged"}) {
+      if (!reader.Has(key) || reader.Has("hooks.on_checkpoint")) continue;
+      reader.Fail(reader.PlaceOf(key),
+                  fmt::format("{}: expected hooks.on_checkpoint beside it, with a program", key));
+    }
+    return;
+  }
+  if (spec.replay) {
+    reader.Fail(reader.PlaceOf("hooks.on_checkpoint"),
+                "hooks.on_checkpoint: a replay has no parameters to export; leave the hook out");
+  }
+  if (spec.group.shared_channels < 1) {
+    reader.Fail(reader.PlaceOf("hooks.on_checkpoint"),
+                fmt::format("hooks.on_checkpoint: expected group.p 1, got {}: ranks with channels "
+                            "of their own are no model that can be exported",
+                            spec.group.shared_channels));
+  }
+}
+
 }  // namespace
 
 bool ValidatesAtStartByDefault(const RunSpec& spec) {
@@ -236,12 +257,15 @@ bool ValidatesAtStartByDefault(const RunSpec& spec) {
 void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   CheckModel(spec, reader);
   CheckLora(spec, reader);
+  CheckDpo(spec, reader);
   CheckPipeline(spec, reader);
   CheckSlices(spec, reader);
   CheckOverlap(spec, reader);
   CheckGroup(spec, reader);
   CheckReplicas(spec, reader);
   CheckReplay(spec, reader);
+  CheckHooks(spec, reader);
+  CheckSamples(spec, reader);
   CheckBackward(spec.links.codecs, "links.backward", reader);
   for (const auto& [worker, exception] : spec.links.by_worker) {
     if (exception.codecs.backward == spec.links.codecs.backward) continue;

@@ -26,6 +26,8 @@ void CompleteModel(const std::string& preset, const FindModel& find_model, Reade
 // keys; also the modules of "all-linear". The model must be complete. An empty `find_adapters`: the
 // folder is not read.
 void CompleteLora(const FindAdapters& find_adapters, Reader& reader, RunSpec* spec);
+// With `train.dpo`, sets data.mask to document where the file omits it.
+void CompleteDpo(const Reader& reader, RunSpec* spec);
 // Returns validation.at_start for a file that omits it: true if the run validates and begins with
 // published weights.
 bool ValidatesAtStartByDefault(const RunSpec& spec);
@@ -34,9 +36,11 @@ bool ValidatesAtStartByDefault(const RunSpec& spec);
 void CheckRunSpec(const RunSpec& spec, Reader& reader);
 void CheckModel(const RunSpec& spec, Reader& reader);
 void CheckLora(const RunSpec& spec, Reader& reader);
+void CheckDpo(const RunSpec& spec, Reader& reader);
 void CheckGroup(const RunSpec& spec, Reader& reader);
 void CheckReplicas(const RunSpec& spec, Reader& reader);
 void CheckReplay(const RunSpec& spec, Reader& reader);
+void CheckSamples(const RunSpec& spec, Reader& reader);
 // Checks that the texts or data sets that the run names exist, and that the texts are large enough
 // (CheckDataSize). `find_texts` must not be empty.
 void CheckTexts(const RunSpec& spec, const FindTexts& find_texts, Reader& reader);

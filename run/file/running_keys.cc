@@ -87,8 +87,9 @@ std::vector<Key> PipelineRows() {
        "zip, whichever is faster"},
       {"group.backward", Choice(LH_AT(group.backward), collectives), kTiming | kStage,
        "What compresses the sums of backward"},
-      {"transport", Choice(LH_AT(transport), ListeningTransports()), kNothing,
-       "Transport of links between workers"},
+      {"transport", ChoiceOrAuto(LH_AT(transport), ListeningTransports()), kNothing,
+       "Transport of links between workers; auto: for each link the first of ucx, tcp and grpc "
+       "that both workers have and by which one reaches the other"},
   };
 }
 
@@ -154,6 +155,13 @@ std::vector<Key> RecoveryRows() {
        "Newest checkpoints that are kept"},
       {"checkpoint.keep_copy", Flag(LH_AT(checkpoint.keep_copy)), kNothing,
        "The coordinator keeps a copy of every shard"},
+      {"checkpoint.to",
+       Text(LH_AT(checkpoint.to), "a folder of an object store such as s3://bucket/checkpoints",
+            CheckStoreFolder, kQuoted),
+       kNothing,
+       "Folder (s3://, gs://) to which workers copy each checkpoint, and from which another "
+       "coordinator can go on",
+       {.applies = [](const RunSpec& spec) { return !spec.checkpoint.to.empty(); }}},
       {"recovery.attempts", Whole(LH_AT(recovery.attempts), 0, 1000), kNothing,
        "Attempts in a row after a loss without finishing a new step; 0: the run fails at once"},
       {"recovery.every",
@@ -167,6 +175,32 @@ std::vector<Key> RecoveryRows() {
       {"recovery.replicas",
        Choice(LH_AT(recovery.replicas), {LostReplica::kExact, LostReplica::kContinue}), kNothing,
        "What replicas do about a lost worker: exact waits for another, continue goes on without"},
+  };
+}
+
+bool HasHook(const RunSpec& spec) {
+  return !spec.hooks.on_checkpoint.empty();
+}
+
+std::vector<Key> HookRows() {
+  return {
+      {"hooks.on_checkpoint",
+       Program(),
+       kNothing,
+       "Program that the coordinator runs after each checkpoint with its export, where it was "
+       "started with --allow-hooks; no shell reads the arguments",
+       {.applies = HasHook}},
+      {"hooks.timeout",
+       Time(LH_AT(hooks.timeout), absl::Seconds(1), absl::Hours(24)),
+       kNothing,
+       "How long the program may run until it is killed",
+       {.applies = HasHook}},
+      {"hooks.merged",
+       Flag(LH_AT(hooks.merged)),
+       kNothing,
+       "With LoRA: the program gets the whole model with the adapters added, not the adapters "
+       "alone",
+       {.applies = HasHook}},
   };
 }
 
@@ -232,7 +266,7 @@ std::vector<Key> ReplayRows() {
 
 std::vector<Key> RunningKeys() {
   std::vector<Key> keys = PipelineRows();
-  for (const auto rows : {LinkRows, RecoveryRows, ReplayRows}) {
+  for (const auto rows : {LinkRows, RecoveryRows, HookRows, ReplayRows}) {
     for (Key& row : rows()) keys.push_back(std::move(row));
   }
   return keys;

@@ -26,6 +26,9 @@ bool HasDataList(const RunSpec& spec) {
 bool HasWeights(const RunSpec& spec) {
   return !spec.weights.from.empty();
 }
+bool HasDpo(const RunSpec& spec) {
+  return spec.train.dpo.has_value();
+}
 bool HasAdapters(const RunSpec& spec) {
   return !spec.weights.adapters.empty();
 }
@@ -170,7 +173,7 @@ std::vector<Key> DataRows() {
       {"data.sets",
        DataSets(),
        kNothing,
-       "Folders with data sets and their weights, instead of data.text",
+       "Data sets, instead of data.text: folders or addresses of folders, with their weights",
        {.applies = HasSets}},
       {"data.upload",
        Flag(LH_AT(data.upload)),
@@ -370,6 +373,16 @@ std::vector<Key> TrainRows() {
        Choice(LH_LORA(quantize_base),
               {QuantizeBase::kNone, QuantizeBase::kNf4, QuantizeBase::kInt8}),
        kAll, "How the frozen matrices of blocks are stored: in 4 or 8 bits, as bitsandbytes does"},
+      {"train.dpo",
+       OptionalSection(LH_AT(train.dpo)),
+       kAll,
+       "Adapters learn which of two answers is preferred (direct preference optimization)",
+       {.applies = HasDpo}},
+      {"train.dpo.beta", Real(LH_DPO(beta), {.least = 0, .most = 100, .above_least = true}), kAll,
+       "How strongly the loss keeps the adapters near the model: a larger value keeps them nearer"},
+      {"train.dpo.label_smoothing",
+       Real(LH_DPO(label_smoothing), {.least = 0, .most = 0.5, .below_most = true}), kAll,
+       "Share of pairs that are taken to be labelled the wrong way round"},
   };
 }
 

@@ -19,8 +19,8 @@
 #include "base/yaml/yaml_text.h"
 #include "run/file/keys.h"
 
-// LH_AT makes a function that returns a member of a RunSpec. LH_LORA and LH_REPLAY: a member of an
-// optional section, which is created when one of its keys is read.
+// LH_AT makes a function that returns a member of a RunSpec. LH_LORA, LH_DPO and LH_REPLAY: a
+// member of an optional section, which is created when one of its keys is read.
 #define LH_AT(member)       \
   [](auto& spec) -> auto& { \
     return spec.member;     \
@@ -28,6 +28,10 @@
 #define LH_LORA(member)                   \
   [](auto& spec) -> auto& {               \
     return Begun(spec.model.lora).member; \
+  }
+#define LH_DPO(member)                   \
+  [](auto& spec) -> auto& {              \
+    return Begun(spec.train.dpo).member; \
   }
 #define LH_REPLAY(member)             \
   [](auto& spec) -> auto& {           \
@@ -175,6 +179,30 @@ Value Choice(At at, const std::vector<MemberAt<At>>& values) {
   return Bound(
       at, [values](std::string name, T* target) { return Choice(std::move(name), target, values); },
       [](const T& value) { return ToString(value); }, WordsSchema(words));
+}
+
+// One of `values`, or auto (nullopt).
+template <class At>
+Value ChoiceOrAuto(At at, const std::vector<typename MemberAt<At>::value_type>& values) {
+  using T = typename MemberAt<At>::value_type;
+  std::vector<std::string> words = {"auto"};
+  for (const T& value : values) words.emplace_back(ToString(value));
+  return Bound(
+      at,
+      [values, words](std::string name, std::optional<T>* target) {
+        Field field = OneOf(std::move(name), nullptr, words);
+        field.read = [check = field.read, values, target](Reader& reader, const YAML::Node& node,
+                                                          const std::string& path) {
+          check(reader, node, path);
+          const std::string word = node.IsScalar() ? node.Scalar() : "";
+          const auto found =
+              std::ranges::find_if(values, [&](const T& value) { return ToString(value) == word; });
+          *target = found == values.end() ? std::nullopt : std::optional(*found);
+        };
+        return field;
+      },
+      [](const std::optional<T>& value) { return std::string(value ? ToString(*value) : "auto"); },
+      WordsSchema(words));
 }
 
 // A bool with a word for each value.

@@ -19,6 +19,7 @@
 #include "proto/wire/chunk_word.h"
 #include "proto/wire/link_header.h"
 #include "proto/wire/tensor_header.h"
+#include "run/tokens/pieces.h"
 #include "run/tokens/token_file.h"
 #include "tests/conformance/codec/codec_fixture.h"
 #include "tests/fuzz/replica_seeds.h"
@@ -161,6 +162,7 @@ void PutFiles(const Corpus& corpus) {
   Corpus::Must(WriteFileAtomic(folder + "/text", "a text of some tokens, and a few more of them"));
   Corpus::Must(WriteTokenFile({folder + "/text"}, "bytes", 0.2, folder + "/tokens").status());
   corpus.Put("token_file", "bytes", ReadFile(folder + "/tokens").value());
+  corpus.Put("token_pieces", "four", TokenPieces::Encode({"a", "", "\xffz", " word"}));
   std::filesystem::remove_all(folder);
 
   const std::string header =

@@ -7,6 +7,7 @@ certificate of the server "tls" to the file CERTIFICATE. The test ends this proc
 
   hub      /api/models/ORG/NAME/revision/REV, /ORG/NAME/resolve/REV/PATH, the same for datasets.
            Takes commits with the token hf_good: preupload, LFS (files of more than 3 * PART bytes in parts), commit.
+           With hf_good also makes repositories and branches. The token hf_read may only read.
            Repositories of ORG "private" want the token hf_good. Files of more than 1000 bytes are
            redirected to the CDN by an address that expires.
   cdn      /blob/SHA256?Expires=...&sig=N, and /web/PATH without a signature; PUT /web/PATH writes.
@@ -66,7 +67,8 @@ class Control:
     @staticmethod
     def publish_folder(repository, revision, folder):
         """Makes a commit with the files of a folder the revision's newest."""
-        contents = {path.name: path.read_bytes() for path in sorted(pathlib.Path(folder).iterdir())}
+        contents = {path.relative_to(folder).as_posix(): path.read_bytes()
+                    for path in sorted(pathlib.Path(folder).rglob("*")) if path.is_file()}
         commit = hashlib.sha1(repr(sorted(contents.items())).encode()).hexdigest()
         entry = STATE.repositories.setdefault(repository, {"revisions": {}, "commits": {}})
         entry["commits"][commit] = contents
@@ -74,6 +76,14 @@ class Control:
         for content in contents.values():
             STATE.blobs[hashlib.sha256(content).hexdigest()] = content
         return commit
+
+    @staticmethod
+    def repository(name):
+        """Returns how many commits it has, whether it is private, and the SHA-256 of each file by branch."""
+        entry = STATE.repositories[name]
+        return {"commits": len(entry["commits"]), "private": entry.get("private", False), "files": {
+            branch: {path: hashlib.sha256(content).hexdigest() for path, content in entry["commits"][commit].items()}
+            for branch, commit in entry["revisions"].items()}}
 
     @staticmethod
     def web_folder(path, folder, etag):
@@ -221,7 +231,7 @@ class Hub(Server):
 
     def write(self, path):
         """Commits, by the four requests that they take."""
-        match = re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)/(preupload|commit)/(.+)", path)
+        match = re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)/(preupload|commit|branch)/(.+)", path)
         if path == "/complete":
             wanted = json.loads(self.body)
             parts = [STATE.uploads[f"/upload/{wanted['oid']}/{part['partNumber']}"] for part in wanted["parts"]]
@@ -229,8 +239,12 @@ class Hub(Server):
                 return self.reply(400)
             STATE.uploads[f"/upload/{wanted['oid']}/0"] = b"".join(parts)
             return self.reply(200, b"{}")
+        if self.headers.get("Authorization") == "Bearer hf_read" and not path.endswith("/verify"):
+            return self.reply(403, b"your token may not write here")
         if self.headers.get("Authorization") != "Bearer hf_good":
             return self.reply(401)
+        if path == "/api/repos/create":
+            return self.create(json.loads(self.body))
         if path.endswith(".git/info/lfs/objects/batch"):
             wanted = json.loads(self.body)["objects"][0]
             oid, size = wanted["oid"], wanted["size"]
@@ -252,19 +266,45 @@ class Hub(Server):
             return self.reply(200 if good else 422)
         if not match:
             return self.reply(404)
+        entry = STATE.repositories.get(f"{match[1]}/{match[2]}")
+        if entry is None:
+            return self.reply(404, headers={"X-Error-Code": "RepoNotFound"})
+        if match[3] == "branch":
+            entry["revisions"][match[4]] = entry["revisions"]["main"]
+            return self.reply(200, b"{}")
+        if match[4] not in entry["revisions"]:
+            return self.reply(404, headers={"X-Error-Code": "RevisionNotFound"})
         if match[3] == "preupload":
-            file = json.loads(self.body)["files"][0]
-            mode = "lfs" if file["size"] > SMALL else "regular"
-            return self.reply(200, json.dumps({"files": [{"path": file["path"], "uploadMode": mode}]}).encode())
-        header, file = (json.loads(line) for line in self.body.splitlines())
-        value = file["value"]
-        content = base64.b64decode(value["content"]) if file["key"] == "file" else STATE.blobs[value["oid"]]
-        entry = STATE.repositories[f"{match[1]}/{match[2]}"]
+            modes = [{"path": file["path"], "uploadMode": "lfs" if file["size"] > SMALL else "regular"}
+                     for file in json.loads(self.body)["files"]]
+            return self.reply(200, json.dumps({"files": modes}).encode())
         old = entry["revisions"][match[4]]
-        commit = hashlib.sha1((old + header["value"]["summary"]).encode() + content).hexdigest()
-        entry["commits"][commit] = {**entry["commits"][old], value["path"]: content}
+        files = dict(entry["commits"][old])
+        for line in map(json.loads, self.body.splitlines()):
+            value = line["value"]
+            if line["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif line["key"] == "lfsFile":
+                files[value["path"]] = STATE.blobs[value["oid"]]
+            elif line["key"] == "deletedFile":
+                del files[value["path"]]
+        commit = hashlib.sha1(old.encode() + self.body).hexdigest()
+        entry["commits"][commit] = files
         entry["revisions"][match[4]] = commit
         return self.reply(200, json.dumps({"success": True, "commitOid": commit}).encode())
+
+    def create(self, wanted):
+        """Repositories of the organization "closed" cannot be made."""
+        if wanted["organization"] == "closed":
+            return self.reply(403, b"you may not make repositories here")
+        kind = "datasets" if wanted.get("type") == "dataset" else "models"
+        name = f"{kind}/{wanted['organization']}/{wanted['name']}"
+        if name in STATE.repositories:
+            return self.reply(409)
+        first = hashlib.sha1(name.encode()).hexdigest()
+        STATE.repositories[name] = {"revisions": {"main": first}, "commits": {first: {".gitattributes": b"lfs"}},
+                                    "private": wanted["private"]}
+        return self.reply(200, json.dumps({"url": name}).encode())
 
     def serve(self, url):
         path = urllib.parse.unquote(url.path)

@@ -11,6 +11,7 @@ import hmac
 import http.client
 import json
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -30,26 +31,40 @@ def free_ports(count):
     return ports
 
 
-def put(port, path, body=b""):
-    """Makes a bucket ("/BUCKET") or an object ("/BUCKET/KEY", a key without escapes); returns whether it is there now.
-    A signature apart from the one that is tested."""
+def ask(port, method, path, query="", body=b""):
+    """The answer's (status, body) to a signed request. `query`: sorted and escaped. A signature apart from the one that is
+    tested."""
     host, now = f"127.0.0.1:{port}", datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     scope, digest = f"{now[:8]}/us-east-1/s3/aws4_request", hashlib.sha256(body).hexdigest()
     names = "host;x-amz-content-sha256;x-amz-date"
-    request = f"PUT\n{path}\n\nhost:{host}\nx-amz-content-sha256:{digest}\nx-amz-date:{now}\n\n{names}\n{digest}"
+    request = f"{method}\n{path}\n{query}\nhost:{host}\nx-amz-content-sha256:{digest}\nx-amz-date:{now}\n\n{names}\n{digest}"
     text = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     key = b"AWS4" + SECRET_KEY.encode()
     for part in [*scope.split("/"), text]:
         key = hmac.digest(key, part.encode(), "sha256")
+    connection = http.client.HTTPConnection(host, timeout=10)
+    connection.request(method, path + ("?" + query if query else ""), body=body, headers={
+        "x-amz-content-sha256": digest, "x-amz-date": now,
+        "Authorization": f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope}, SignedHeaders={names}, "
+                         f"Signature={key.hex()}"})
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+def put(port, path, body=b""):
+    """Makes a bucket ("/BUCKET") or an object ("/BUCKET/KEY", a key without escapes); returns whether it is there now."""
     try:
-        connection = http.client.HTTPConnection(host, timeout=10)
-        connection.request("PUT", path, body=body, headers={
-            "x-amz-content-sha256": digest, "x-amz-date": now,
-            "Authorization": f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope}, SignedHeaders={names}, "
-                             f"Signature={key.hex()}"})
-        return connection.getresponse().status == 200
+        return ask(port, "PUT", path, body=body)[0] == 200
     except (OSError, http.client.HTTPException):
         return False
+
+
+def keys(port, bucket, prefix):
+    """The keys below a prefix without escapes but '/'; a thousand at most."""
+    status, body = ask(port, "GET", f"/{bucket}", "list-type=2&prefix=" + prefix.replace("/", "%2F"))
+    if status != 200:
+        raise AssertionError(f"S3 does not list {prefix}: {status}: {body}")
+    return re.findall("<Key>(.*?)</Key>", body.decode())
 
 
 def main():

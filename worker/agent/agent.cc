@@ -70,6 +70,10 @@ void Agent::Handle(v1::WorkerCommand command) {
     if (!status.ok()) LogWarning("cannot delete an old checkpoint: {}", Message(status));
     return;
   }
+  if (command.take_shards().has_from_folder() || command.check_shards().has_to_folder()) {
+    if (resources_.folders != nullptr) resources_.folders->Handle(std::move(command));
+    return;
+  }
   if (command.has_take_shards() || command.check_shards().has_to()) {
     resources_.transfers->Handle(std::move(command));
     return;
@@ -110,6 +114,9 @@ bool Agent::HandleHere(v1::WorkerCommand command) {
     case v1::WorkerCommand::kRetune:
       if (IsCurrent(command)) run_->RequestRetune(command.retune());
       return true;
+    case v1::WorkerCommand::kTakeSamples:
+      if (IsCurrent(command)) run_->RequestSamples(command.take_samples());
+      return true;
     case v1::WorkerCommand::kReaddress:
       if (IsCurrent(command)) run_->Readdress(command.readdress());
       // The assignment may still wait behind other work: its run gets the new address when it
@@ -142,6 +149,9 @@ void Agent::HandleWork(v1::WorkerCommand command) {
     }
     // Before the epoch reads its checkpoint: an older transfer must not replace its files.
     resources_.transfers->EpochBegins(RunId(command.run_id()), Epoch(command.epoch()));
+    if (resources_.folders != nullptr) {
+      resources_.folders->EpochBegins(RunId(command.run_id()), Epoch(command.epoch()));
+    }
   }
   if (IsBeingMeasured(command)) return;
   if (probe_ && probe_->IsOf(command)) {

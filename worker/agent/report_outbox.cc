@@ -17,7 +17,7 @@ constexpr size_t kMaxWritten = 4'096;
 // What the coordinator must not miss of an epoch.
 bool IsReport(const v1::WorkerMessage& message) {
   return message.has_step() || message.has_validation() || message.has_shard() ||
-         message.has_finished() || message.has_error();
+         message.has_finished() || message.has_error() || message.has_samples();
 }
 
 bool AreOfOneEpoch(const v1::WorkerMessage& a, const v1::WorkerMessage& b) {

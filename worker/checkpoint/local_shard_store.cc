@@ -138,7 +138,7 @@ StatusOr<Safetensors> ReadShard(const std::string& path, const RunId& run, Step 
   if (!contents.ok()) return Annotate(contents.status(), path);
   const std::array<std::pair<std::string, std::string>, 3> fields = {
       {{"format_version", std::string(kFormatVersion)},
-       {"run", run.value()},
+       {"run", expected.run.empty() ? run.value() : expected.run},
        {"step", std::to_string(step.value())}}};
   for (const auto& [key, value] : fields) {
     if (const std::string& actual = contents->metadata[key]; actual != value) {

@@ -38,6 +38,8 @@ struct ShardFile {
   // The path at which Read finds a file that is not in the store, such as a fetched copy. Empty:
   // the file is in the store.
   std::string path = {};
+  // The run that wrote the file. Empty: the run that is named beside it.
+  std::string run = {};
 };
 
 // Returns true if a file of this name holds token tables (StageSnapshot::tables). To restore a

@@ -43,9 +43,9 @@ StatusOr<SetChunks::Bytes> SetChunks::Fetch(const ChunkId& id, const ChunkGivenU
            id.chunk, id.shard);
   const data::Source& source = options_.mixture->sources[id.source];
   StatusOr<Bytes> here = options_.from_place(source, *file, id.chunk, given_up);
-  // What is on the web is no load for links between workers.
-  if (here.ok() || source.on_web()) {
-    return Counted(source.on_web() ? "a web server" : "its folder", std::move(here));
+  // What comes from a server is no load for links between workers.
+  if (here.ok() || source.at_address()) {
+    return Counted(source.at_address() ? "its server" : "its folder", std::move(here));
   }
   std::shared_ptr<OtherReaders> others;
   {
@@ -77,8 +77,8 @@ StatusOr<SharedChunk> SetChunks::Give(const ChunkId& id, bool fetches,
   if (file == nullptr) return absl::NotFoundError("the list has no such chunk");
   const data::Source& source = options_.mixture->sources[id.source];
   if (SharedChunk chunk = cache_.Find(id)) return chunk;
-  // Whoever reads asks the web server, too.
-  if (source.on_web()) return absl::NotFoundError("it is not in memory");
+  // Whoever reads asks the server, too.
+  if (source.at_address()) return absl::NotFoundError("it is not in memory");
   if (fetches) return cache_.Get(id, given_up);
   LH_ASSIGN_OR_RETURN(Bytes bytes, options_.from_place(source, *file, id.chunk, given_up));
   return std::make_shared<const Bytes>(std::move(bytes));

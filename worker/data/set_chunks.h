@@ -1,6 +1,6 @@
-// Gets the chunks of a mixture of data sets. The chunks of a set on a web server come from this
-// server only. For other chunks three places are tried in order: the set's folder on this machine,
-// other workers that read the same data, the coordinator. Fetched chunks stay in a memory cache
+// Gets the chunks of a mixture of data sets. The chunks of a set at an address come from its server
+// only. For other chunks three places are tried in order: the set's folder on this machine, other
+// workers that read the same data, the coordinator. Fetched chunks stay in a memory cache
 // (chunk_cache.h), for this worker and for others.
 //
 // Thread-safe.
@@ -54,7 +54,7 @@ using FetchChunk = std::function<StatusOr<std::vector<std::byte>>(
 struct SetChunksOptions {
   std::shared_ptr<const data::Mixture> mixture;  // has passed CheckMixture
   uint64_t memory_bytes = 0;                     // limit of the cache
-  // Fetches the chunk from the set's own place: its folder, or its web server. Not null.
+  // Fetches the chunk from the set's own place: its folder, or its server. Not null.
   FetchChunk from_place;
   FetchChunk from_coordinator;  // not null
 };
@@ -74,15 +74,15 @@ class SetChunks {
   void Expect(const std::vector<ChunkId>& ids) { cache_.Expect(ids); }
 
   // Returns a chunk that another worker asks for; `id` may be hostile. Looks in the cache. Then,
-  // unless the set is on a web server, looks in the set's folder, or with `fetches` in all places
-  // as Get does. kNotFound: the mixture has no such chunk, or the chunk is of a set on a web server
-  // and not in the cache. Other errors: those of the places.
+  // unless the set is at an address, looks in the set's folder, or with `fetches` in all places as
+  // Get does. kNotFound: the mixture has no such chunk, or the chunk is of a set at an address and
+  // not in the cache. Other errors: those of the places.
   StatusOr<SharedChunk> Give(const ChunkId& id, bool fetches, const ChunkGivenUp& given_up);
 
   // Sets the other workers that are asked from now on; null: none.
   void SetOthers(std::shared_ptr<OtherReaders> others);
   // Returns what was fetched from each place since the last call, without chunks from the cache.
-  // Keys: "its folder", "a web server", Found::holder ("stage 0"), "the coordinator".
+  // Keys: "its folder", "its server", Found::holder ("stage 0"), "the coordinator".
   std::map<std::string, ChunkTally> TakeTally();
 
  private:

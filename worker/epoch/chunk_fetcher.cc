@@ -1,26 +1,29 @@
 #include "worker/epoch/chunk_fetcher.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/http/http_file.h"
-#include "base/log.h"
+#include "base/remote/address.h"
+#include "worker/epoch/remote_objects.h"
 
 namespace longhaul::worker {
 namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// The coordinator, or a web server, may be away for a while.
+// The coordinator, or a set's server, may be away for a while.
 constexpr absl::Duration kChunkLimit = absl::Minutes(5);
-constexpr absl::Duration kRetryPause = absl::Seconds(2);
 
 uint64_t BytesOf(const data::Source& source, const data::HashedFile& file, uint64_t chunk) {
   const uint64_t size = source.set.chunk_bytes;
@@ -36,21 +39,77 @@ Status CheckHash(const Bytes& chunk, const std::string& sha256, const std::strin
                   chunk.size(), offset);
 }
 
-StatusOr<Bytes> FromAddress(const std::string& address, uint64_t offset, uint64_t bytes,
-                            const std::string& sha256, const std::function<bool()>& given_up) {
-  const Deadline deadline = Deadline::After(kChunkLimit);
-  while (true) {
-    StatusOr<Bytes> chunk = http::ReadRange(address, offset, bytes, given_up);
-    if (chunk.ok()) {
-      LH_RETURN_IF_ERROR(CheckHash(*chunk, sha256, address, offset));
-      return chunk;
-    }
-    if (!absl::IsUnavailable(chunk.status()) || deadline.Expired()) return chunk;
-    LogWarning("{}; trying again", Message(chunk.status()));
-    for (int i = 0; i < 10 && !given_up(); ++i) absl::SleepFor(kRetryPause / 10);
-    if (given_up()) return absl::CancelledError("the data are not wanted any more");
+// Reads chunks of sets at addresses. Hashes say whether a chunk is the right one, so the version of
+// a file is only what keeps a range from being of two versions.
+class AddressReader {
+ public:
+  explicit AddressReader(std::shared_ptr<const remote::Store> store) : store_(std::move(store)) {}
+
+  StatusOr<Bytes> Read(const data::Source& source, const data::HashedFile& file, uint64_t chunk,
+                       const ChunkGivenUp& given_up) {
+    StatusOr<Bytes> bytes = Find(source, file, chunk, given_up);
+    if (bytes.ok() || absl::IsCancelled(bytes.status())) return bytes;
+    return Status(bytes.status().code(),
+                  fmt::format("{}{}", Message(bytes.status()), AdviceOnAddresses(bytes.status())));
   }
-}
+
+ private:
+  StatusOr<Bytes> Find(const data::Source& source, const data::HashedFile& file, uint64_t chunk,
+                       const ChunkGivenUp& given_up) {
+    if (store_ == nullptr) {
+      return FailedPrecondition("the data set is at an address, and this worker reads none");
+    }
+    LH_ASSIGN_OR_RETURN(const remote::Address folder, FolderOf(source));
+    LH_ASSIGN_OR_RETURN(const remote::Address address, remote::Inside(folder, file.file));
+    const http::Call call{.deadline = Deadline::After(kChunkLimit), .given_up = given_up};
+    Bytes bytes(BytesOf(source, file, chunk));
+    const uint64_t offset = file.offset + chunk * source.set.chunk_bytes;
+    // Servers get other versions of a file, too, which may have the same bytes.
+    for (int attempt = 1;; ++attempt) {
+      LH_ASSIGN_OR_RETURN(const remote::Version version, VersionOf(address, call));
+      if (offset > version.bytes || bytes.size() > version.bytes - offset) {
+        Forget(address);
+        return DataLoss("{} has changed since the run was submitted: it has {} bytes",
+                        remote::ShownAddress(address), version.bytes);
+      }
+      const Status status = store_->ReadInto(address, version, offset, bytes, call);
+      if (status.ok()) break;
+      Forget(address);
+      if (!absl::IsAborted(status)) return status;
+      if (attempt == 2) return DataLoss("{}", Message(status));
+    }
+    LH_RETURN_IF_ERROR(
+        CheckHash(bytes, file.ChunkSha256(chunk), remote::ShownAddress(address), offset));
+    return bytes;
+  }
+
+  static StatusOr<remote::Address> FolderOf(const data::Source& source) {
+    LH_ASSIGN_OR_RETURN(remote::Address folder, remote::ParseAddress(source.folder));
+    if (!folder.IsFolder()) folder.path += '/';
+    return folder;
+  }
+
+  StatusOr<remote::Version> VersionOf(const remote::Address& file, const http::Call& call) {
+    const std::string name = remote::ToString(file);
+    {
+      const std::lock_guard lock(mutex_);
+      const auto known = versions_.find(name);
+      if (known != versions_.end()) return known->second;
+    }
+    LH_ASSIGN_OR_RETURN(remote::Version version, store_->Look(file, call));
+    const std::lock_guard lock(mutex_);
+    return versions_[name] = std::move(version);
+  }
+
+  void Forget(const remote::Address& file) {
+    const std::lock_guard lock(mutex_);
+    versions_.erase(remote::ToString(file));
+  }
+
+  const std::shared_ptr<const remote::Store> store_;
+  std::mutex mutex_;
+  std::map<std::string, remote::Version> versions_;  // of the files that were looked at
+};
 
 StatusOr<Bytes> FromFolder(const std::string& path, uint64_t offset, uint64_t bytes,
                            const std::string& sha256) {
@@ -80,19 +139,15 @@ StatusOr<Bytes> FromCoordinator(BlobFetcher& blobs, const std::string& sha256, u
 
 }  // namespace
 
-FetchChunk FetchFromPlace() {
-  return [](const data::Source& source, const data::HashedFile& file, uint64_t chunk,
-            const ChunkGivenUp& given_up) -> StatusOr<Bytes> {
-    const uint64_t offset = file.offset + chunk * source.set.chunk_bytes;
-    const uint64_t bytes = BytesOf(source, file, chunk);
-    const std::string sha256 = file.ChunkSha256(chunk);
-    if (source.on_web()) {
-      return FromAddress(http::AddressOf(source.folder, file.file), offset, bytes, sha256,
-                         given_up);
-    }
+FetchChunk FetchFromPlace(std::shared_ptr<const remote::Store> objects) {
+  const auto addresses = std::make_shared<AddressReader>(std::move(objects));
+  return [addresses](const data::Source& source, const data::HashedFile& file, uint64_t chunk,
+                     const ChunkGivenUp& given_up) -> StatusOr<Bytes> {
+    if (source.at_address()) return addresses->Read(source, file, chunk, given_up);
     const std::string path =
         file.file.starts_with('/') ? file.file : source.folder + "/" + file.file;
-    return FromFolder(path, offset, bytes, sha256);
+    return FromFolder(path, file.offset + chunk * source.set.chunk_bytes,
+                      BytesOf(source, file, chunk), file.ChunkSha256(chunk));
   };
 }
 

@@ -28,6 +28,7 @@ std::vector<ShardFile> ShardFilesOf(const std::vector<v1::CheckpointFile>& files
   std::vector<ShardFile> shards;
   for (const v1::CheckpointFile& file : files) {
     shards.push_back({file.name(), file.bytes(), file.sha256()});
+    shards.back().run = file.run_id();
   }
   return shards;
 }
@@ -41,6 +42,7 @@ StatusOr<std::shared_ptr<const data::Mixture>> EpochInputs::FetchMixture(
   LH_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMostListBytes));
   LH_ASSIGN_OR_RETURN(data::Mixture mixture, data::MixtureFromJson(json));
   LH_RETURN_IF_ERROR(data::CheckMixture(mixture, spec.model.context, spec.data.mask_documents));
+  LH_RETURN_IF_ERROR(data::CheckPairs(mixture, spec.train.dpo.has_value()));
   return std::make_shared<const data::Mixture>(std::move(mixture));
 }
 
@@ -48,10 +50,12 @@ StatusOr<std::shared_ptr<WindowSource>> EpochInputs::FetchText(
     const RunSpec& spec, std::shared_ptr<const data::Mixture> mixture,
     const GivenUp& given_up) const {
   if (mixture) {
+    std::shared_ptr<const remote::Store> objects;
+    if (resources_.objects != nullptr) objects = resources_.objects->OpenForData(assignment_.run);
     auto chunks = std::make_shared<SetChunks>(
         SetChunksOptions{.mixture = std::move(mixture),
                          .memory_bytes = spec.data.memory_bytes,
-                         .from_place = FetchFromPlace(),
+                         .from_place = FetchFromPlace(std::move(objects)),
                          .from_coordinator = FetchFromCoordinator(resources_.blobs)});
     return WindowsOfSets({.chunks = std::move(chunks),
                           .context = spec.model.context,
@@ -80,10 +84,31 @@ Status EpochInputs::CheckText(const WindowSource& text, uint32_t context) const 
       wanted, wanted_validation, context, expected.token_file_sha256, training, validation);
 }
 
+std::optional<SampleText> EpochInputs::FetchSampleText(const RunSpec& spec) const {
+  if (spec.data.sets.empty()) return SampleText();  // tokens are bytes
+  const std::string& sha256 = spec.samples.pieces_sha256;
+  if (sha256.empty()) return std::nullopt;
+  const auto read = [&]() -> StatusOr<SampleText> {
+    LH_ASSIGN_OR_RETURN(const std::string path,
+                        resources_.blobs->Fetch(sha256, Deadline::After(kFetchLimit), cancelled_));
+    LH_ASSIGN_OR_RETURN(std::string file, ReadFile(path, kMostPieceTableBytes));
+    LH_ASSIGN_OR_RETURN(TokenPieces pieces, TokenPieces::Parse(std::move(file)));
+    return SampleText(std::make_shared<const TokenPieces>(std::move(pieces)));
+  };
+  StatusOr<SampleText> text = read();
+  if (text.ok()) return *std::move(text);
+  LogWarning("run {}: samples are token ids without text: {}", assignment_.run.value(),
+             Message(text.status()));
+  return std::nullopt;
+}
+
 Status EpochInputs::LoadWeights(const RunSpec& spec, Stage& model) const {
-  LH_ASSIGN_OR_RETURN(WeightsReader weights,
-                      WeightsReader::Open(spec, resources_.blobs, resources_.remote,
-                                          Deadline::After(kWeightsLimit), cancelled_));
+  LH_ASSIGN_OR_RETURN(
+      WeightsReader weights,
+      WeightsReader::Open(
+          spec, resources_.blobs,
+          resources_.objects == nullptr ? nullptr : resources_.objects->OpenFor(assignment_.run),
+          Deadline::After(kWeightsLimit), cancelled_));
   LH_RETURN_IF_ERROR(
       model.Load([&](const model::PlacedParameter& parameter, std::span<float> values) {
         return weights.Read(parameter, values);

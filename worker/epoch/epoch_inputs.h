@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "run/data/data_set.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
+#include "run/tokens/sample_text.h"
 #include "worker/checkpoint/shard_store.h"
 #include "worker/data/window_source.h"
 #include "worker/epoch/beside.h"
@@ -25,7 +27,8 @@
 
 namespace longhaul::worker {
 
-// Returns the names, lengths and hashes of the files. Leaves the other fields empty.
+// Returns the names, lengths and hashes of the files, and which run wrote them. Leaves the other
+// fields empty.
 std::vector<ShardFile> ShardFilesOf(const std::vector<v1::CheckpointFile>& files);
 
 class EpochInputs {
@@ -49,6 +52,9 @@ class EpochInputs {
   // Checks that the text has as many windows as the coordinator counted. kDataLoss: the numbers
   // differ.
   Status CheckText(const WindowSource& text, uint32_t context) const;
+  // Returns what makes text of the run's tokens; nullopt: nothing is known of the tokens. Logs what
+  // goes wrong, because a run trains without this.
+  std::optional<SampleText> FetchSampleText(const RunSpec& spec) const;
   // Loads the run's initial weights into a newly made model.
   Status LoadWeights(const RunSpec& spec, Stage& model) const;
   // Reads `files`, which belong to the checkpoint that the attempt begins from, into one snapshot.

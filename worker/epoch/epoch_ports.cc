@@ -210,14 +210,19 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
   LH_ASSIGN_OR_RETURN(const SharedCodec receive_codec, PortCodec(spec, received.codec));
   const uint32_t vocabulary = assignment_.data.vocabulary;
   const bool carries = CarriesTokens(assignment_, edge);
+  const bool upstream = edge.to == cell_;
+  const codec::Shape activation = SliceShape(spec, Direction::kForward),
+                     gradient = SliceShape(spec, Direction::kBackward);
+  const codec::Shape sends = upstream ? gradient : activation,
+                     receives = upstream ? activation : gradient;
   LH_ASSIGN_OR_RETURN(
       auto codec,
-      CreateBoundaryCodec(
-          gpu, {.shape = SliceShape(spec),
-                .send = send_codec,
-                .receive = receive_codec,
-                .vocabulary = vocabulary,
-                .room_bytes = carries ? CarriedBytes(SliceShape(spec), vocabulary) : 0}));
+      CreateBoundaryCodec(gpu, {.shape = sends,
+                                .received = receives,
+                                .send = send_codec,
+                                .receive = receive_codec,
+                                .vocabulary = vocabulary,
+                                .room_bytes = carries ? CarriedBytes(activation, vocabulary) : 0}));
   SharedCodec clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
   if (Compresses(edge) && !spec.replay) {
@@ -226,11 +231,13 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
   }
   BoundaryPortOptions options = OptionsFor(edge, received.bytes / spec.pipeline.SlicesNow());
   options.seed = spec.train.seed;
-  options.shape = SliceShape(spec);
+  options.shape = sends;
+  options.received = receives;
   options.microbatches = spec.train.microbatches;
   options.slices = spec.pipeline.SlicesNow();
   options.validation_microbatches =
       ValidationMicrobatches(spec, assignment_.data.validation_tokens);
+  options.sampling_microbatches = kMostSamplePrompts;
   options.send_codec = send_codec;
   options.receive_codec = receive_codec;
   options.codec = std::move(codec);

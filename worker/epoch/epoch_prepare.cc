@@ -90,7 +90,7 @@ Status EpochRun::Prepare() {
   LH_ASSIGN_OR_RETURN(mixture_, inputs_.FetchMixture(spec_));
   LH_RETURN_IF_ERROR(ports_.Begin(spec_, gpu_, mixture_.get()));
   // Sets on web servers are read there by every worker, so only other sets need peers.
-  if (mixture_ && !std::ranges::all_of(mixture_->sources, &data::Source::on_web)) MeetReaders();
+  if (mixture_ && !std::ranges::all_of(mixture_->sources, &data::Source::at_address)) MeetReaders();
   const std::string& text_sha256 = assignment_.data.token_file_sha256;
   // With documents as attention masks every stage must know where they begin.
   const bool reads_text = mine.roles.embedding || mine.roles.head || spec_.data.mask_documents;
@@ -186,6 +186,8 @@ Status EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text, const StageSna
   const auto stages =
       std::count_if(assignment_.cells.begin(), assignment_.cells.end(),
                     [this](const Cell& cell) { return cell.id.replica == cell_.replica; });
+  // The first stage of replica 0 reports samples.
+  const bool samples = assignment_.Find(cell_)->roles.embedding && cell_.replica == 0;
   executor_ = std::make_unique<Executor>(ExecutorOptions{
       .spec = spec_,
       .run = run(),
@@ -196,6 +198,8 @@ Status EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text, const StageSna
       .copy_every = assignment_.copy_every,
       .validation_tokens = assignment_.data.validation_tokens,
       .compresses_activations = ports_.CompressesActivations(),
+      .vocabulary = assignment_.data.vocabulary,
+      .sample_text = samples ? inputs_.FetchSampleText(spec_) : std::nullopt,
       .numerics = Numerics(),
       .resident = resident_.get(),
       .batches = text ? std::make_unique<Batches>(spec_, std::move(text), mixture_.get(),

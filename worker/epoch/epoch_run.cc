@@ -219,6 +219,20 @@ void EpochRun::RequestRetune(const v1::Retune& retune) {
   events_->Push(request);
 }
 
+void EpochRun::RequestSamples(const v1::TakeSamples& wanted) {
+  SamplesRequested request{.request = wanted.request(), .prompts = {}, .round = {}};
+  for (const v1::TakeSamples::Prompt& prompt : wanted.prompts()) {
+    request.prompts.emplace_back(prompt.ids().begin(), prompt.ids().end());
+  }
+  request.round.tokens = wanted.tokens();
+  request.round.top_k = wanted.top_k();
+  request.round.temperature = wanted.temperature();
+  request.round.top_p = wanted.top_p();
+  request.round.seed = wanted.seed();
+  request.round.stops.assign(wanted.stop().begin(), wanted.stop().end());
+  events_->Push(std::move(request));
+}
+
 void EpochRun::Readdress(const v1::Readdress& moved) {
   const EdgeId edge(moved.edge());
   const std::vector<std::string> addresses(moved.addresses().begin(), moved.addresses().end());

@@ -46,10 +46,11 @@ class EpochRun {
 
   // Lets Run train. May come before the stage is ready.
   void Start();
-  // RequestStop and RequestRetune: as in Executor. Readdress: as in EpochPorts, and also for the
-  // workers that read the same data sets.
+  // RequestStop, RequestRetune and RequestSamples: as in Executor. Readdress: as in EpochPorts, and
+  // also for the workers that read the same data sets.
   void RequestStop();
   void RequestRetune(const v1::Retune& retune);
+  void RequestSamples(const v1::TakeSamples& wanted);
   void Readdress(const v1::Readdress& moved);
   // Makes Run end soon. `reason`: for the log and for errors. `finished`: true if all stages have
   // finished. The arguments of later calls are ignored.

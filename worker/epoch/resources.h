@@ -12,18 +12,16 @@
 #include "transport/p2p/link.h"
 #include "worker/checkpoint/shard_store.h"
 #include "worker/epoch/blob_fetcher.h"
+#include "worker/epoch/remote_objects.h"
 #include "worker/epoch/restart.h"
 #include "worker/measuring/device.h"
 #include "worker/pipeline/boundary_dump.h"
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/resident_stage.h"
 #include "worker/pipeline/traffic_watch.h"
+#include "worker/shards/folder_courier.h"
 #include "worker/shards/shard_courier.h"
 #include "worker/shards/shard_transfers.h"
-
-namespace longhaul::remote {
-class Store;
-}
 
 namespace longhaul::worker {
 
@@ -39,9 +37,11 @@ struct Resources {
   BlobFetcher* shard_copies = nullptr;  // fetches shards of other workers, for a stage that resumes
   ShardCourier* courier = nullptr;      // checks shards, and uploads them to the coordinator
   TrafficWatch* traffic = nullptr;
-  // Reads models at addresses. Null: this worker reads none.
-  const remote::Store* remote = nullptr;
-  ShardTransfers* transfers = nullptr;      // copies shards from worker to worker
+  // Reads models and data sets at addresses. Null: this worker reads none.
+  const RemoteObjects* objects = nullptr;
+  ShardTransfers* transfers = nullptr;  // copies shards from worker to worker
+  // Copies shards to and from object stores. Null: this worker leaves out such commands.
+  FolderCourier* folders = nullptr;
   std::optional<BoundaryDumpOptions> dump;  // nullopt: boundary tensors are not written to files
   std::string messages_root;                // folder of boundary_messages.h
   std::function<void(v1::WorkerMessage)> send;  // to the coordinator; thread-safe; never blocks

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "worker/epoch/remote_objects.h"
 
 namespace longhaul::worker {
 namespace {
@@ -24,18 +25,20 @@ WeightsReader::WeightsReader(const RunSpec& spec, BlobFetcher* blobs, Deadline d
       cancelled_(std::move(cancelled)) {}
 
 StatusOr<WeightsReader> WeightsReader::Open(const RunSpec& spec, BlobFetcher* blobs,
-                                            const remote::Store* remote, Deadline deadline,
-                                            std::function<bool()> cancelled) {
+                                            std::shared_ptr<const remote::Store> objects,
+                                            Deadline deadline, std::function<bool()> cancelled) {
   WeightsReader reader(spec, blobs, deadline, std::move(cancelled));
   const StatusOr<std::string> path = blobs->Fetch(spec.weights.sha256, deadline, reader.cancelled_);
   if (!path.ok()) return Annotate(path.status(), "the list of weights");
   LH_ASSIGN_OR_RETURN(const std::string json, ReadFile(*path, kMostWeightsListBytes));
   LH_ASSIGN_OR_RETURN(reader.weights_, published::FromJson(json));
   if (reader.weights_.from.empty()) return reader;
-  if (remote == nullptr) {
+  if (objects == nullptr) {
     return FailedPrecondition("the model is at an address, and this worker reads none");
   }
-  LH_ASSIGN_OR_RETURN(reader.remote_, published::RemoteTensors::Open(*remote, reader.weights_));
+  reader.objects_ = std::move(objects);
+  LH_ASSIGN_OR_RETURN(reader.remote_,
+                      published::RemoteTensors::Open(*reader.objects_, reader.weights_));
   return reader;
 }
 
@@ -47,14 +50,9 @@ StatusOr<std::vector<std::byte>> WeightsReader::FromAddress(const published::Ten
     return bytes;
   }
   if (absl::IsCancelled(bytes.status())) return bytes;
-  const std::string_view advice =
-      absl::IsPermissionDenied(bytes.status())
-          ? "; longhaul-worker reads only what everybody may read, on public servers: its flag "
-            "--remote-credentials has it use its machine's credentials, and --remote-host allows a "
-            "server"
-          : "";
-  return Status(bytes.status().code(), fmt::format("'{}' of the weights: {}{}", tensor.name,
-                                                   Message(bytes.status()), advice));
+  return Status(bytes.status().code(),
+                fmt::format("'{}' of the weights: {}{}", tensor.name, Message(bytes.status()),
+                            AdviceOnAddresses(bytes.status())));
 }
 
 StatusOr<std::vector<std::byte>> WeightsReader::BytesOf(const published::Tensor& tensor) {

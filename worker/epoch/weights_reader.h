@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,13 +25,13 @@ namespace longhaul::worker {
 
 class WeightsReader {
  public:
-  // Fetches the list of the model's tensors. `spec` must name weights. `blobs` and `remote` must
-  // outlive the result; each fetched tensor is deleted from `blobs` after reading. `remote` may be
-  // null: then models at addresses are refused. This call and Read block, pass `deadline` and
-  // `cancelled` to BlobFetcher::Fetch and to the store, and return their errors.
+  // Fetches the list of the model's tensors. `spec` must name weights. `blobs` must outlive the
+  // result; each fetched tensor is deleted from `blobs` after reading. `objects` may be null: then
+  // models at addresses are refused. This call and Read block, pass `deadline` and `cancelled` to
+  // BlobFetcher::Fetch and to the store, and return their errors.
   static StatusOr<WeightsReader> Open(const RunSpec& spec, BlobFetcher* blobs,
-                                      const remote::Store* remote, Deadline deadline,
-                                      std::function<bool()> cancelled);
+                                      std::shared_ptr<const remote::Store> objects,
+                                      Deadline deadline, std::function<bool()> cancelled);
 
   // Reads the values of `parameter` into `values`, as the callback of Stage::Load must. kDataLoss
   // or kNotFound: neither the folder nor the coordinator has the tensor as it was when the run was
@@ -54,7 +55,9 @@ class WeightsReader {
   const Deadline deadline_;
   const std::function<bool()> cancelled_;
   published::Weights weights_;
-  std::optional<published::RemoteTensors> remote_;  // set if the model is at an address
+  // Both are set if the model is at an address.
+  std::shared_ptr<const remote::Store> objects_;
+  std::optional<published::RemoteTensors> remote_;
   // The tensor that was read last: the next parameter may have other rows of it.
   std::string last_name_;
   std::vector<std::byte> last_bytes_;

@@ -103,7 +103,7 @@ constexpr absl::Duration kMeasuringPatience = absl::Seconds(60);
 
 // Measured now, or elsewhere and in the run file.
 StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const CodecSpec& codec, uint32_t vocabulary,
-                                  const std::optional<cuda::Device>& gpu) {
+                                  const std::optional<cuda::Device>& gpu, Direction direction) {
   if (spec.replay && !spec.replay->real_codecs) {
     const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(codec);
     if (times == nullptr) {
@@ -111,8 +111,8 @@ StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const CodecSpec& codec, u
     }
     return CodecTimes{absl::ToDoubleSeconds(times->encode), absl::ToDoubleSeconds(times->decode)};
   }
-  LH_ASSIGN_OR_RETURN(CodecTimes times,
-                      MeasureCodec(codec, SliceShape(spec), vocabulary, GpuOf(spec, gpu)));
+  LH_ASSIGN_OR_RETURN(CodecTimes times, MeasureCodec(codec, SliceShape(spec, direction), vocabulary,
+                                                     GpuOf(spec, gpu)));
   times.encode *= spec.pipeline.SlicesNow();
   times.decode *= spec.pipeline.SlicesNow();
   return times;
@@ -255,8 +255,8 @@ bool IsLeftOpen(const LinksSpec& links, CodecSpec CodecPair::*codec) {
 // The run's own codecs, and those that the plan may choose where the run leaves them open.
 Status AddCodecs(const RunSpec& spec, uint32_t vocabulary, const std::optional<cuda::Device>& gpu,
                  v1::LayerTimes* times) {
-  const auto time = [&](const CodecSpec& codec) {
-    return TimesOfCodec(spec, codec, vocabulary, gpu);
+  const auto time = [&](const CodecSpec& codec, Direction direction) {
+    return TimesOfCodec(spec, codec, vocabulary, gpu, direction);
   };
   const auto add_all = [&](const RunSpec& of, Direction direction) -> Status {
     for (const codec::Rung& rung : OpenCodecs(of, direction)) {
@@ -264,7 +264,7 @@ Status AddCodecs(const RunSpec& spec, uint32_t vocabulary, const std::optional<c
       const bool is_known =
           std::ranges::find(times->codecs(), name, &v1::CodecTimes::codec) != times->codecs().end();
       if (is_known) continue;
-      const StatusOr<CodecTimes> measured = time(rung.codec);
+      const StatusOr<CodecTimes> measured = time(rung.codec, direction);
       // Tables of tokens may have no room here. Whether they have where the run trains is for the
       // plan to reckon.
       if (absl::IsResourceExhausted(measured.status()) && rung.codec.predicts_by_tokens()) continue;
@@ -278,12 +278,12 @@ Status AddCodecs(const RunSpec& spec, uint32_t vocabulary, const std::optional<c
   };
   const CodecPair& codecs = spec.links.codecs;
   if (!IsAuto(codecs.forward)) {
-    LH_ASSIGN_OR_RETURN(const CodecTimes forward, time(codecs.forward));
+    LH_ASSIGN_OR_RETURN(const CodecTimes forward, time(codecs.forward, Direction::kForward));
     times->set_forward_encode(forward.encode);
     times->set_forward_decode(forward.decode);
   }
   if (!IsAuto(codecs.backward)) {
-    LH_ASSIGN_OR_RETURN(const CodecTimes backward, time(codecs.backward));
+    LH_ASSIGN_OR_RETURN(const CodecTimes backward, time(codecs.backward, Direction::kBackward));
     times->set_backward_encode(backward.encode);
     times->set_backward_decode(backward.decode);
   }

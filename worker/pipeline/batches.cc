@@ -99,14 +99,41 @@ Status Batches::ReadRow(const Pass& pass, uint64_t window, std::span<int32_t> in
   return absl::OkStatus();
 }
 
+bool Batches::EndsDocument(std::span<const int32_t> row, size_t i) const {
+  const auto is_end = [&](size_t at) { return static_cast<uint32_t>(row[at]) == *end_token_; };
+  if (!end_token_ || !is_end(i)) return false;
+  // Recorded passes compute for few documents. So filling belongs to the last answer of its row; it
+  // has no targets.
+  const bool fills = spec_.train.dpo && i + 1 < row.size() && is_end(i + 1);
+  return !fills;
+}
+
 void Batches::FindDocuments() {
   const size_t context = spec_.model.context;
-  int32_t document = 0;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (i % context == 0) document = 0;
-    documents_[i] = document;
-    if (static_cast<uint32_t>(inputs_[i]) == *end_token_) ++document;
+  for (size_t begin = 0; begin < inputs_.size(); begin += context) {
+    const auto row = std::span(inputs_).subspan(begin, context);
+    int32_t document = 0;
+    for (size_t i = 0; i < context; ++i) {
+      documents_[begin + i] = document;
+      if (EndsDocument(row, i)) ++document;
+    }
   }
+}
+
+uint64_t Batches::CountIn(std::span<const int32_t> inputs, std::span<const int32_t> targets) const {
+  uint64_t answers[2] = {};  // targets of the pair at hand: of its chosen and its rejected answer
+  uint64_t counted = 0, pairs = 0, document = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    counted += targets[i] >= 0;
+    answers[document % 2] += targets[i] >= 0;
+    if (!EndsDocument(inputs, i) && i + 1 < inputs.size()) continue;
+    if (document % 2 == 1) {
+      pairs += answers[0] > 0 && answers[1] > 0;
+      answers[0] = answers[1] = 0;
+    }
+    ++document;
+  }
+  return spec_.train.dpo ? pairs : counted;
 }
 
 Status Batches::Count(const Pass& pass) {
@@ -121,8 +148,7 @@ Status Batches::Count(const Pass& pass) {
       const uint64_t window = pass.trains() ? order_.WindowOfAll(pass.step, microbatch, row)
                                             : WindowOf(pass, microbatch, row);
       LH_RETURN_IF_ERROR(ReadRow(pass, window, inputs, targets));
-      counted += static_cast<uint64_t>(
-          std::count_if(targets.begin(), targets.end(), [](int32_t id) { return id >= 0; }));
+      counted += CountIn(inputs, targets);
     }
   }
   counted_ = static_cast<double>(std::max<uint64_t>(1, counted)) / (replicas * microbatches);

@@ -80,8 +80,9 @@ class Batches {
     // run file has `data.mask: document`.
     std::span<const int32_t> documents;
     // The number of counted targets in an average microbatch of the pass; in training, the average
-    // is over all replicas. The loss is divided by this number. 0: the run has neither loss masks
-    // nor `data.mask: document`, so all targets count.
+    // is over all replicas. With train.dpo, the number of pairs instead (Stage::Input). The loss is
+    // divided by this number. 0: the run has neither loss masks nor `data.mask: document`, so all
+    // targets count.
     double counted = 0;
   };
   // Reads a microbatch. `microbatch`: its index among this replica's microbatches of the pass.
@@ -102,7 +103,11 @@ class Batches {
   const uint64_t validation_windows_;
   Status ReadRow(const Pass& pass, uint64_t window, std::span<int32_t> inputs,
                  std::span<int32_t> targets);
+  // Returns true if a document of the row ends with token `i`. False without data.mask: document.
+  bool EndsDocument(std::span<const int32_t> row, size_t i) const;
   void FindDocuments();
+  // Returns what counts in one row: targets, or with train.dpo pairs.
+  uint64_t CountIn(std::span<const int32_t> inputs, std::span<const int32_t> targets) const;
 
   std::optional<uint32_t> end_token_;  // set with data.mask: document
   std::vector<int32_t> inputs_, targets_, documents_;

@@ -62,18 +62,20 @@ class HostBoundaryCodec final : public BoundaryCodec {
     LH_ASSIGN_OR_RETURN(const codec::Context context,
                         WithTables(*options_.receive, &receive_tables_, given));
     // New memory for each tensor: many wait at once, and the tensor holds its own.
-    auto values = std::make_shared<AlignedBuffer>(options_.shape.elements() * sizeof(float));
+    const codec::Shape shape = options_.received_shape();
+    auto values = std::make_shared<AlignedBuffer>(shape.elements() * sizeof(float));
     void* const data = values->span().data();
     LH_RETURN_IF_ERROR(options_.receive->Decode(blob, context, workspace_->span(),
-                                                {data, codec::Dtype::kF32, options_.shape}));
-    return BoundaryTensor{{data, codec::Dtype::kF32, options_.shape},
+                                                {data, codec::Dtype::kF32, shape}));
+    return BoundaryTensor{{data, codec::Dtype::kF32, shape},
                           std::move(values),
                           context.tables == nullptr ? nullptr : TokenIdsOf(blob)};
   }
 
   StatusOr<std::unique_ptr<BoundaryCodec>> Sharing(
       std::shared_ptr<const codec::Codec> codec) override {
-    const size_t needed = codec->WorkspaceBytes(options_.shape);
+    const size_t needed = std::max(codec->WorkspaceBytes(options_.shape),
+                                   codec->WorkspaceBytes(options_.received_shape()));
     if (needed > workspace_->size()) {
       return InvalidArgument(
           "expected a codec that needs a workspace of at most {} bytes; {} needs {}",
@@ -81,6 +83,7 @@ class HostBoundaryCodec final : public BoundaryCodec {
     }
     return std::make_unique<HostBoundaryCodec>(
         BoundaryCodecOptions{.shape = options_.shape,
+                             .received = options_.received,
                              .send = codec,
                              .receive = std::move(codec),
                              .room_bytes = options_.room_bytes},
@@ -131,8 +134,9 @@ std::shared_ptr<const std::vector<uint32_t>> TokenIdsOf(std::span<const std::byt
 }
 
 std::unique_ptr<BoundaryCodec> BoundaryCodec::Create(const BoundaryCodecOptions& options) {
-  const size_t workspace_bytes = std::max(options.send->WorkspaceBytes(options.shape),
-                                          options.receive->WorkspaceBytes(options.shape));
+  const size_t workspace_bytes =
+      std::max(options.send->WorkspaceBytes(options.shape),
+               options.receive->WorkspaceBytes(options.received_shape()));
   return std::make_unique<HostBoundaryCodec>(options,
                                              std::make_shared<AlignedBuffer>(workspace_bytes));
 }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,7 +35,9 @@ struct EncodedBlob {
 
 // Options of a BoundaryCodec.
 struct BoundaryCodecOptions {
-  codec::Shape shape;  // of every tensor
+  codec::Shape shape;  // of every tensor that is sent, and of those received if `received` is unset
+  std::optional<codec::Shape> received = std::nullopt;  // of every tensor that is received
+  codec::Shape received_shape() const { return received.value_or(shape); }
   // Encodes with `send`, decodes with `receive`. Not null; may be the same codec.
   std::shared_ptr<const codec::Codec> send, receive;
   uint32_t vocabulary = 0;  // number of token ids; read only if a codec predicts by token

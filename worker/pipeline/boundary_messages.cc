@@ -51,23 +51,30 @@ StatusOr<std::unique_ptr<codec::FileStore>> OpenStore(const BoundaryMessagesOpti
       .folder = fmt::format("{}/{}/{}", options.root, options.run.value(), name),
       .identity = fmt::format("run {}, {}, {}, context {}, data seed {}", options.run.value(), name,
                               codec.name(), spec.model.context, spec.data.seed),
-      .samples = options.windows,
+      .samples = RecordsOfWindow(spec, direction) * options.windows,
       .record_bytes = record_bytes};
   const std::string folder = store.folder;
   LH_ASSIGN_OR_RETURN(auto opened, codec::FileStore::Open(std::move(store)));
   LH_RETURN_IF_ERROR(opened->RollBack(Step(options.before.step)).status());
-  LH_RETURN_IF_ERROR(CheckRoomForJournal(folder, FootprintOf(spec, options.windows, record_bytes)));
+  LH_RETURN_IF_ERROR(
+      CheckRoomForJournal(folder, FootprintOf(spec, options.windows, record_bytes, direction)));
   return opened;
 }
 
 }  // namespace
+
+BoundaryMessages::BoundaryMessages(const SampleOrder& order, const BoundaryMessagesOptions& options)
+    : order_(order),
+      start_step_(options.before.step),
+      windows_(options.windows),
+      copies_(RecordsOfWindow(options.spec, Direction::kForward)) {}
 
 StatusOr<std::unique_ptr<BoundaryMessages>> BoundaryMessages::Open(
     const BoundaryMessagesOptions& options) {
   auto messages = std::unique_ptr<BoundaryMessages>(
       new BoundaryMessages(SampleOrderOf(options.spec, options.mixture, options.windows,
                                          options.replica, options.before),
-                           options.before.step));
+                           options));
   LH_ASSIGN_OR_RETURN(messages->forward_,
                       OpenStore(options, *options.forward, Direction::kForward));
   LH_ASSIGN_OR_RETURN(messages->backward_,
@@ -102,10 +109,12 @@ StatusOr<bool> BoundaryMessages::Agree(const wire::MessageState& peer) {
   return forward && backward;
 }
 
-void BoundaryMessages::FillIds(Step step, Microbatch microbatch) {
-  ids_.resize(order_.microbatch_size);
-  for (uint32_t row = 0; row < order_.microbatch_size; ++row) {
-    ids_[row] = order_.WindowOf(step, microbatch, row);
+void BoundaryMessages::FillIds(Step step, Microbatch microbatch, Direction direction) {
+  const uint32_t rows = order_.microbatch_size;
+  const uint32_t copies = direction == Direction::kForward ? copies_ : 1;
+  ids_.resize(size_t{copies} * rows);
+  for (uint32_t sample = 0; sample < copies * rows; ++sample) {
+    ids_[sample] = sample / rows * windows_ + order_.WindowOf(step, microbatch, sample % rows);
   }
 }
 
@@ -113,7 +122,7 @@ void BoundaryMessages::AddTo(const Pass& pass, Microbatch microbatch, Direction 
                              codec::Context* context) {
   codec::FileStore* const store = StoreOf(direction);
   if (store == nullptr || !pass.trains()) return;
-  FillIds(pass.step, microbatch);
+  FillIds(pass.step, microbatch, direction);
   context->sample_ids = ids_;
   context->messages = store;
 }
@@ -122,7 +131,7 @@ void BoundaryMessages::PrefetchAfter(const Pass& pass, Microbatch microbatch, Di
   codec::FileStore* const store = StoreOf(direction);
   if (store == nullptr || !pass.trains()) return;
   const bool last = microbatch.value() + 1 == order_.microbatches;
-  FillIds(last ? pass.step.Next() : pass.step, last ? Microbatch(0) : microbatch.Next());
+  FillIds(last ? pass.step.Next() : pass.step, last ? Microbatch(0) : microbatch.Next(), direction);
   store->Prefetch(ids_);
 }
 

@@ -70,16 +70,17 @@ class BoundaryMessages {
   void Forget(Step step) const;
 
  private:
-  BoundaryMessages(const SampleOrder& order, uint64_t start_step)
-      : order_(order), start_step_(start_step) {}
+  BoundaryMessages(const SampleOrder& order, const BoundaryMessagesOptions& options);
   StatusOr<bool> AgreeOn(codec::FileStore* store, uint64_t mine, uint64_t theirs) const;
   codec::FileStore* StoreOf(Direction direction) const {
     return direction == Direction::kForward ? forward_.get() : backward_.get();
   }
-  void FillIds(Step step, Microbatch microbatch);
+  void FillIds(Step step, Microbatch microbatch, Direction direction);
 
   const SampleOrder order_;
   const uint64_t start_step_;
+  const uint64_t windows_;
+  const uint32_t copies_;  // records of a window in forward_
   std::unique_ptr<codec::FileStore> forward_, backward_;
   wire::MessageState state_;
   std::vector<uint64_t> ids_;

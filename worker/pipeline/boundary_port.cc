@@ -23,11 +23,14 @@ std::shared_ptr<BoundaryCodec> RunnerFor(const std::shared_ptr<BoundaryCodec>& g
                                          const SharedCodec& send, const SharedCodec& receive) {
   if (given || !send) return given;
   const uint32_t vocabulary = options.carried_vocabulary;
+  const codec::Shape activation =
+      options.upstream ? options.received.value_or(options.shape) : options.shape;
   return BoundaryCodec::Create(
       {.shape = options.shape,
+       .received = options.received,
        .send = send,
        .receive = receive,
-       .room_bytes = vocabulary > 0 ? CarriedBytes(options.shape, vocabulary) : 0});
+       .room_bytes = vocabulary > 0 ? CarriedBytes(activation, vocabulary) : 0});
 }
 
 }  // namespace
@@ -70,8 +73,9 @@ BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_threa
            .replica = options_.peer.replica,
            .microbatches = options_.microbatches,
            .validation_microbatches = options_.validation_microbatches,
+           .sampling_microbatches = options_.sampling_microbatches,
            .slices = options_.slices,
-           .shape = options_.shape,
+           .shape = ShapeOf(receive_direction()),
            .codec = [this](const Pass& pass) -> const codec::Codec& {
              return ReceiveCodecOf(pass);
            },
@@ -100,8 +104,10 @@ void BoundaryPort::ForgetMessages(Step step) {
 
 wire::TensorHeader BoundaryPort::HeaderFor(wire::TensorKind kind, const Pass& pass) const {
   wire::TensorHeader header = HeaderFor(kind, pass.step);
-  header.validation = !pass.trains();
+  header.validation = !pass.trains() && !pass.samples();
   header.clean = pass.kind == PassKind::kCleanValidation;
+  header.sampling = pass.samples();
+  header.number = pass.number;
   return header;
 }
 
@@ -126,10 +132,15 @@ codec::Context BoundaryPort::ContextFor(const Pass& pass, Slice slice, Direction
   return context;
 }
 
+codec::Shape BoundaryPort::ShapeOf(Direction direction) const {
+  return direction == send_direction() ? options_.shape
+                                       : options_.received.value_or(options_.shape);
+}
+
 size_t BoundaryPort::CarriedWith(const Pass& pass, Direction direction) const {
-  const bool carries = options_.carried_vocabulary > 0 && direction == Direction::kForward &&
-                       pass.kind != PassKind::kCleanValidation;
-  return carries ? CarriedBytes(options_.shape, options_.carried_vocabulary) : 0;
+  const bool carries =
+      options_.carried_vocabulary > 0 && direction == Direction::kForward && !pass.is_clean();
+  return carries ? CarriedBytes(ShapeOf(direction), options_.carried_vocabulary) : 0;
 }
 
 Status BoundaryPort::Carry(const Pass& pass, const BoundaryTensor& tensor,
@@ -266,6 +277,15 @@ void BoundaryPort::SendStepMessage(wire::TensorKind kind, Step step,
   SendControl(HeaderFor(kind, step), body);
 }
 
+void BoundaryPort::SendSampleRound(Step step, const wire::SampleRound& round) {
+  SendControl(HeaderFor(wire::TensorKind::kSampleRound, step), wire::EncodeSampleRound(round));
+}
+
+void BoundaryPort::SendSampledTokens(Step step, const wire::SampledTokens& sampled) {
+  SendControl(HeaderFor(wire::TensorKind::kSampledTokens, step),
+              wire::EncodeSampledTokens(sampled));
+}
+
 void BoundaryPort::SendTaken(const Pass& pass, Slice slice) {
   wire::TensorHeader header = HeaderFor(wire::TensorKind::kTaken, pass);
   header.microbatch = slice.microbatch;
@@ -330,12 +350,24 @@ Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
     if (own_tables_) PostAgreement();
     return absl::OkStatus();
   }
-  LH_ASSIGN_OR_RETURN(const wire::StepMessage message, wire::DecodeStepMessage(body));
-  const bool down = header.kind != wire::TensorKind::kNormUp;
+  const bool down =
+      header.kind != wire::TensorKind::kNormUp && header.kind != wire::TensorKind::kSampledTokens;
   if (down != options_.upstream) {
     return absl::InvalidArgumentError(
-        "expected norms from downstream and step control from upstream, got the opposite");
+        "expected norms and sampled tokens from downstream, step control and rounds of samples "
+        "from upstream, got the opposite");
   }
+  if (header.kind == wire::TensorKind::kSampleRound) {
+    LH_ASSIGN_OR_RETURN(wire::SampleRound round, wire::DecodeSampleRound(body));
+    events_->Push(SampleRoundArrived{header.step, std::move(round)});
+    return absl::OkStatus();
+  }
+  if (header.kind == wire::TensorKind::kSampledTokens) {
+    LH_ASSIGN_OR_RETURN(wire::SampledTokens sampled, wire::DecodeSampledTokens(body));
+    events_->Push(SampledTokensArrived{header.step, std::move(sampled)});
+    return absl::OkStatus();
+  }
+  LH_ASSIGN_OR_RETURN(const wire::StepMessage message, wire::DecodeStepMessage(body));
   if (down) {
     events_->Push(StepControlArrived{header.step, message, Now()});
   } else {
@@ -345,14 +377,15 @@ Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
 }
 
 Status BoundaryPort::HandleTaken(const wire::TensorHeader& header, size_t body_bytes) {
-  if (options_.upstream || !header.validation || body_bytes != 0 ||
-      header.microbatch.value() >= options_.validation_microbatches ||
-      header.slices != options_.slices) {
+  const uint32_t microbatches =
+      header.sampling ? options_.sampling_microbatches : options_.validation_microbatches;
+  if (options_.upstream || PassOf(header).trains() || body_bytes != 0 ||
+      header.microbatch.value() >= microbatches || header.slices != options_.slices) {
     return InvalidArgument(
-        "expected from downstream a word about one of {} activations of a validation, got one {} "
-        "about {}, with {} bytes",
-        options_.validation_microbatches, options_.upstream ? "from upstream" : "from there",
-        header.microbatch.value(), body_bytes);
+        "expected from downstream a word about one of {} activations of a validation or of "
+        "samples, got one {} about {}, with {} bytes",
+        microbatches, options_.upstream ? "from upstream" : "from there", header.microbatch.value(),
+        body_bytes);
   }
   events_->Push(ActivationTaken{PassOf(header), SliceOf(header)});
   return absl::OkStatus();
@@ -380,8 +413,8 @@ void BoundaryPort::Decode(const EncodedTensor& incoming) {
       RunnerOf(incoming.pass)
           .Decode(blob, ContextFor(incoming.pass, incoming.slice, receive_direction(), nullptr));
   if (tensor.ok() && carried > 0) {
-    auto ids = ReadCarried(incoming.blob.bytes.subspan(blob.size(), carried), options_.shape,
-                           options_.carried_vocabulary);
+    auto ids = ReadCarried(incoming.blob.bytes.subspan(blob.size(), carried),
+                           ShapeOf(receive_direction()), options_.carried_vocabulary);
     if (ids.ok()) {
       tensor->token_ids = std::make_shared<const std::vector<uint32_t>>(*std::move(ids));
     } else {

@@ -30,6 +30,7 @@
 #include "base/ids.h"
 #include "codec/codec.h"
 #include "proto/wire/message_state.h"
+#include "proto/wire/sample_messages.h"
 #include "proto/wire/step_message.h"
 #include "proto/wire/tensor_header.h"
 #include "run/plan/plan.h"
@@ -56,18 +57,21 @@ struct BoundaryPortOptions {
   CellId peer;                             // the cell at the other end
   // True: the peer is the stage before, which sends activations and receives gradients.
   bool upstream = false;
-  uint64_t seed = 0;   // the run's seed, for stochastic rounding
-  codec::Shape shape;  // of every tensor: one slice, or one piece of a tied matrix
-  // Number of microbatches in a pass of training and of validation; on a tied edge, number of
-  // pieces. 0: no validation.
-  uint32_t microbatches = 1, validation_microbatches = 0;
+  uint64_t seed = 0;  // the run's seed, for stochastic rounding
+  // The shape of every tensor: one slice, or one piece of a tied matrix. `received`: of received
+  // tensors, if they have another shape.
+  codec::Shape shape;
+  std::optional<codec::Shape> received = std::nullopt;
+  // Number of microbatches in a pass of training and of validation, and the most of a sampling
+  // pass; on a tied edge, number of pieces. 0: there are no such passes.
+  uint32_t microbatches = 1, validation_microbatches = 0, sampling_microbatches = 0;
   // Number of sequence chunks of each microbatch; 1 if a codec remembers samples.
   uint32_t slices = 1;
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
   // Runs both codecs on the device that holds the stage's tensors. Null: the port makes one for
   // tensors in host memory.
   std::shared_ptr<BoundaryCodec> codec;
-  // The codec of clean validation (pass.h) for both directions, and its BoundaryCodec. Both are
+  // The codec of clean passes (Pass::is_clean) for both directions, and its BoundaryCodec. Both are
   // null if activations are not compressed.
   std::shared_ptr<const codec::Codec> clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
@@ -129,7 +133,10 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   void LetTensorsLeave(uint32_t count);
   // `kind`: kNormUp to the previous stage, kStepControl to the next stage.
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
-  // Tells the previous stage that this stage has used its activation of a validation.
+  // To the next and to the previous stage.
+  void SendSampleRound(Step step, const wire::SampleRound& round);
+  void SendSampledTokens(Step step, const wire::SampledTokens& sampled);
+  // Tells the previous stage that this stage has used its activation of a forward-only pass.
   void SendTaken(const Pass& pass, Slice slice);
   // Sends the digest of the tied matrix. For tied edges only.
   void SendMatrixDigest(Step step, uint64_t digest);
@@ -148,14 +155,14 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
 
   // True if a codec predicts by token.
   bool predicts() const { return codec_ && codec_->predicts(); }
+  // The shape of the tensors that go this way.
+  codec::Shape ShapeOf(Direction direction) const;
   // Bytes of token ids behind the blob of an activation.
   size_t CarriedWith(const Pass& pass, Direction direction) const;
   Status Carry(const Pass& pass, const BoundaryTensor& tensor, EncodedBlob* blob) const;
   using EdgePort::HeaderFor;
   wire::TensorHeader HeaderFor(wire::TensorKind kind, const Pass& pass) const;
-  bool IsClean(const Pass& pass) const {
-    return options_.clean_codec && pass.kind == PassKind::kCleanValidation;
-  }
+  bool IsClean(const Pass& pass) const { return options_.clean_codec && pass.is_clean(); }
   const codec::Codec& SendCodecOf(const Pass& pass) const {
     return IsClean(pass) ? *options_.clean_codec : *options_.send_codec;
   }

@@ -41,14 +41,13 @@ StatusOr<std::optional<MessageStaging>> StagingOf(const cuda::Device& device,
 
 // Nothing for a codec that does not predict.
 StatusOr<std::optional<DeviceTables>> TablesOf(Stream* stream, const CudaCodec& codec,
-                                               const BoundaryCodecOptions& options) {
-  if (codec.cpu().TableRows(options.vocabulary) == 0) return std::nullopt;
-  const codec::Shape& shape = options.shape;
+                                               const codec::Shape& shape, uint32_t vocabulary) {
+  if (codec.cpu().TableRows(vocabulary) == 0) return std::nullopt;
   LH_ASSIGN_OR_RETURN(
       DeviceTables tables,
-      DeviceTables::Create(
-          stream, codec::predict::TablesShapeFor(codec.cpu(), options.vocabulary, shape.channels),
-          uint64_t{shape.samples} * shape.tokens));
+      DeviceTables::Create(stream,
+                           codec::predict::TablesShapeFor(codec.cpu(), vocabulary, shape.channels),
+                           uint64_t{shape.samples} * shape.tokens));
   return std::optional(std::move(tables));
 }
 
@@ -56,12 +55,12 @@ StatusOr<std::optional<DeviceTables>> TablesOf(Stream* stream, const CudaCodec& 
 // theirs in fp32.
 struct BoundaryMemory {
   static StatusOr<std::shared_ptr<BoundaryMemory>> Create(const cuda::Device& device,
-                                                          const codec::Shape& shape,
-                                                          size_t blob_bytes, size_t room_bytes,
+                                                          const BoundaryCodecOptions& options,
+                                                          size_t blob_bytes,
                                                           size_t workspace_bytes);
 
   const cuda::Device device;
-  const codec::Shape shape;
+  const codec::Shape sent, received;
   const size_t tensor_bytes;
   const size_t room_bytes;  // as BoundaryCodecOptions has it
   Stream stream;
@@ -73,12 +72,13 @@ struct BoundaryMemory {
   BufferPool<DeviceBuffer> tensors;
 };
 
-StatusOr<std::shared_ptr<BoundaryMemory>> BoundaryMemory::Create(const cuda::Device& device,
-                                                                 const codec::Shape& shape,
-                                                                 size_t blob_bytes,
-                                                                 size_t room_bytes,
-                                                                 size_t workspace_bytes) {
-  const size_t tensor_bytes = shape.elements() * sizeof(float) + codec::kBlobHeaderBytes;
+StatusOr<std::shared_ptr<BoundaryMemory>> BoundaryMemory::Create(
+    const cuda::Device& device, const BoundaryCodecOptions& options, size_t blob_bytes,
+    size_t workspace_bytes) {
+  const codec::Shape sent = options.shape, received = options.received_shape();
+  const size_t room_bytes = options.room_bytes;
+  const size_t tensor_bytes =
+      std::max(sent.elements(), received.elements()) * sizeof(float) + codec::kBlobHeaderBytes;
   LH_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
   LH_ASSIGN_OR_RETURN(Event done, Event::Create(device));
   LH_ASSIGN_OR_RETURN(DeviceBuffer workspace, DeviceBuffer::Create(device, workspace_bytes));
@@ -87,7 +87,7 @@ StatusOr<std::shared_ptr<BoundaryMemory>> BoundaryMemory::Create(const cuda::Dev
   LH_ASSIGN_OR_RETURN(PinnedBuffer words, PinnedBuffer::Create(device, 2 * sizeof(uint32_t)));
   std::memset(words.span().data(), 0, words.span().size());
   return std::shared_ptr<BoundaryMemory>(new BoundaryMemory{
-      device, shape, tensor_bytes, room_bytes, std::move(stream), std::move(done),
+      device, sent, received, tensor_bytes, room_bytes, std::move(stream), std::move(done),
       std::move(workspace), std::move(blob), std::move(fault_dev), std::move(words),
       BufferPool<PinnedBuffer>([device, bytes = blob_bytes + room_bytes] {
         return PinnedBuffer::Create(device, bytes);
@@ -109,15 +109,15 @@ class CudaBoundaryCodec final : public BoundaryCodec {
     LH_ASSIGN_OR_RETURN(CudaCodec send, CudaCodec::Create(options.send));
     LH_ASSIGN_OR_RETURN(CudaCodec receive, CudaCodec::Create(options.receive));
     LH_ASSIGN_OR_RETURN(auto send_staging, StagingOf(device, send, options.shape));
-    LH_ASSIGN_OR_RETURN(auto receive_staging, StagingOf(device, receive, options.shape));
+    LH_ASSIGN_OR_RETURN(auto receive_staging, StagingOf(device, receive, options.received_shape()));
     return Parts{std::move(send), std::move(receive), std::move(send_staging),
                  std::move(receive_staging)};
   }
 
   CudaBoundaryCodec(std::shared_ptr<BoundaryMemory> memory, Parts parts)
       : memory_(std::move(memory)),
-        most_(std::max(parts.send.MaxEncodedBytes(memory_->shape),
-                       parts.receive.MaxEncodedBytes(memory_->shape))),
+        most_(std::max(parts.send.MaxEncodedBytes(memory_->sent),
+                       parts.receive.MaxEncodedBytes(memory_->received))),
         parts_(std::move(parts)) {}
 
   // Blobs up to the size of the memory's first codecs are in pinned memory. Larger ones are rare:
@@ -152,7 +152,7 @@ class CudaBoundaryCodec final : public BoundaryCodec {
   }
   StatusOr<EncodedBlob> Encode(const codec::TensorView& tensor,
                                const codec::Context& context) override {
-    const codec::Shape& shape = memory_->shape;
+    const codec::Shape& shape = memory_->sent;
     LH_ASSIGN_OR_RETURN(BlobBuffer buffer,
                         NewBlob(parts_.send.MaxEncodedBytes(shape) + memory_->room_bytes));
     LH_ASSIGN_OR_RETURN(const DeviceBlob blob, NewDeviceBlob());
@@ -202,7 +202,7 @@ class CudaBoundaryCodec final : public BoundaryCodec {
     }
     std::optional<DeviceTables>& tables = parts_.receive_tables;
     if (tables) LH_RETURN_IF_ERROR(tables->Load(context, &memory_->stream));
-    const codec::Shape& shape = memory_->shape;
+    const codec::Shape& shape = memory_->received;
     LH_ASSIGN_OR_RETURN(const DeviceBlob on_device, NewDeviceBlob());
     LH_ASSIGN_OR_RETURN(std::shared_ptr<DeviceBuffer> values, memory_->tensors.Take());
     auto* const fault_dev = static_cast<uint32_t*>(memory_->fault_dev.data_dev());
@@ -236,10 +236,15 @@ class CudaBoundaryCodec final : public BoundaryCodec {
   }
   StatusOr<std::unique_ptr<BoundaryCodec>> Sharing(
       std::shared_ptr<const codec::Codec> codec) override {
-    const codec::Shape& shape = memory_->shape;
-    LH_ASSIGN_OR_RETURN(Parts parts, PartsOf(memory_->device, {shape, codec, codec}));
-    const size_t workspace_bytes = parts.send.WorkspaceBytes(shape),
-                 blob_bytes = parts.send.MaxEncodedBytes(shape);
+    const codec::Shape &sent = memory_->sent, &received = memory_->received;
+    LH_ASSIGN_OR_RETURN(
+        Parts parts,
+        PartsOf(memory_->device,
+                {.shape = sent, .received = received, .send = codec, .receive = codec}));
+    const size_t workspace_bytes =
+        std::max(parts.send.WorkspaceBytes(sent), parts.receive.WorkspaceBytes(received));
+    const size_t blob_bytes =
+        std::max(parts.send.MaxEncodedBytes(sent), parts.receive.MaxEncodedBytes(received));
     const size_t most = std::max(memory_->blob.size(), memory_->tensor_bytes);
     if (workspace_bytes > memory_->workspace.size() || blob_bytes > most || parts.send_staging ||
         parts.send.cpu().TableRows(1) > 0) {
@@ -283,17 +288,18 @@ class CudaBoundaryCodec final : public BoundaryCodec {
 
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
     const cuda::Device& device, const BoundaryCodecOptions& options) {
-  const codec::Shape& shape = options.shape;
+  const codec::Shape sent = options.shape, received = options.received_shape();
   LH_ASSIGN_OR_RETURN(CudaBoundaryCodec::Parts parts, CudaBoundaryCodec::PartsOf(device, options));
   const size_t blob_bytes =
-      std::max(parts.send.MaxEncodedBytes(shape), parts.receive.MaxEncodedBytes(shape));
-  const size_t workspace_bytes =
-      std::max<size_t>({parts.send.WorkspaceBytes(shape), parts.receive.WorkspaceBytes(shape), 64});
-  LH_ASSIGN_OR_RETURN(
-      std::shared_ptr<BoundaryMemory> memory,
-      BoundaryMemory::Create(device, shape, blob_bytes, options.room_bytes, workspace_bytes));
-  LH_ASSIGN_OR_RETURN(parts.send_tables, TablesOf(&memory->stream, parts.send, options));
-  LH_ASSIGN_OR_RETURN(parts.receive_tables, TablesOf(&memory->stream, parts.receive, options));
+      std::max(parts.send.MaxEncodedBytes(sent), parts.receive.MaxEncodedBytes(received));
+  const size_t workspace_bytes = std::max<size_t>(
+      {parts.send.WorkspaceBytes(sent), parts.receive.WorkspaceBytes(received), 64});
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<BoundaryMemory> memory,
+                      BoundaryMemory::Create(device, options, blob_bytes, workspace_bytes));
+  LH_ASSIGN_OR_RETURN(parts.send_tables,
+                      TablesOf(&memory->stream, parts.send, sent, options.vocabulary));
+  LH_ASSIGN_OR_RETURN(parts.receive_tables,
+                      TablesOf(&memory->stream, parts.receive, received, options.vocabulary));
   return std::make_unique<CudaBoundaryCodec>(std::move(memory), std::move(parts));
 }
 

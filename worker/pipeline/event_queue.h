@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "proto/wire/sample_messages.h"
 #include "proto/wire/step_message.h"
 #include "run/plan/plan.h"
 #include "worker/pipeline/pass.h"
@@ -33,7 +34,7 @@ struct TensorArrived {
   BoundaryTensor tensor;
   EdgeKind over = EdgeKind::kActivations;  // kind of the edge; kTied: a piece of a tied matrix
 };
-// The next stage has begun to compute with this activation of a validation.
+// The next stage has begun to compute with this activation of a forward-only pass.
 struct ActivationTaken {
   Pass pass;
   Slice slice;
@@ -56,6 +57,16 @@ struct StepControlArrived {
   Step step{0};
   wire::StepMessage message;
   MonoTime at;  // when the message arrived
+};
+// The previous stage begins a round of samples.
+struct SampleRoundArrived {
+  Step step{0};
+  wire::SampleRound round;
+};
+// The next stage has the tokens that the last stage took in a sampling pass.
+struct SampledTokensArrived {
+  Step step{0};
+  wire::SampledTokens sampled;
 };
 // A whole message from another data-parallel replica of this stage (transport/replicas).
 struct ReplicaSaid {
@@ -91,6 +102,12 @@ struct RetuneRequested {
 };
 // Asks the run to stop at the end of a step.
 struct StopRequested {};
+// Asks for samples after a step. First stage of replica 0.
+struct SamplesRequested {
+  uint64_t request = 0;                        // of the coordinator; the answer repeats it
+  std::vector<std::vector<uint32_t>> prompts;  // token ids
+  wire::SampleRound round;                     // without lengths
+};
 // Asks the stage to end this attempt at once. `reason`: its text goes into the stage's error.
 struct AbortRequested {
   Status reason;
@@ -98,8 +115,9 @@ struct AbortRequested {
 
 using PipelineEvent =
     std::variant<TensorArrived, ActivationTaken, PieceTaken, DigestArrived, NormArrived,
-                 StepControlArrived, ReplicaSaid, ReplicaAgrees, MergeReady, PeerGone, Failed,
-                 StopRequested, RetuneRequested, AbortRequested>;
+                 StepControlArrived, SampleRoundArrived, SampledTokensArrived, ReplicaSaid,
+                 ReplicaAgrees, MergeReady, PeerGone, Failed, StopRequested, SamplesRequested,
+                 RetuneRequested, AbortRequested>;
 
 class EventQueue {
  public:

@@ -12,7 +12,10 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "worker/pipeline/checkpoint_writer.h"
+#include "worker/pipeline/preference_report.h"
+#include "worker/pipeline/sample_round.h"
 #include "worker/pipeline/tied_exchange.h"
+#include "worker/pipeline/token_ids.h"
 
 namespace longhaul::worker {
 namespace {
@@ -21,31 +24,11 @@ using schedule::StagePolicy;
 using schedule::Task;
 using schedule::Work;
 
-// The ids of a slice's tokens. `tokens`: those of the whole microbatch, sample by sample.
-std::vector<uint32_t> TokenIds(std::span<const int32_t> tokens, const RunSpec& spec, Slice slice) {
-  const size_t context = spec.model.context, length = context / spec.pipeline.SlicesNow();
-  std::vector<uint32_t> ids;
-  for (size_t first = slice.index * length; first < tokens.size(); first += context) {
-    const auto of_sample = tokens.subspan(first, length);
-    ids.insert(ids.end(), of_sample.begin(), of_sample.end());
-  }
-  return ids;
-}
-
 // Stage::Input::random: the same in all stages, after a resume, and where the step is run again.
 uint64_t RandomOf(const RunSpec& spec, Step step, uint32_t replica, Microbatch microbatch) {
   const std::string all = fmt::format("dropout {} {} {} {}", spec.train.seed, step.value(), replica,
                                       microbatch.value());
   return Checksum64(std::as_bytes(std::span(all)));
-}
-
-// Compares the token ids that came with an activation to those that this stage read itself.
-Status CheckTokens(const std::vector<uint32_t>& came, const std::vector<uint32_t>& read) {
-  if (came == read) return absl::OkStatus();
-  return InvalidArgument(
-      "expected an activation of the tokens that this stage reads; the stage above has others from "
-      "place {} on",
-      std::ranges::mismatch(came, read).in1 - came.begin());
 }
 
 // A port whose peer is upstream belongs to the head's end.
@@ -134,6 +117,7 @@ Status Executor::Loop() {
     stopped = StopsNow();
     control_.reset();
     if (ValidatesAfter(options_.spec, step_)) LH_RETURN_IF_ERROR(Validate());
+    LH_RETURN_IF_ERROR(TakeSamplesIfDue());
   }
   return absl::OkStatus();
 }
@@ -164,7 +148,11 @@ Status Executor::TrainStep() {
   LH_RETURN_IF_ERROR(SumGradients());
   LH_ASSIGN_OR_RETURN(const wire::StepMessage agreed, AgreeOnNormAndDecisions());
   // A step that has begun is not thrown away.
-  if (agreed.stop && !stops_after_) stops_after_ = next_ ? step_.Next() : step_;
+  const Step ends = next_ ? step_.Next() : step_;
+  if (agreed.stop && !stops_after_) stops_after_ = ends;
+  if (agreed.samples > 0) {
+    samples_asked_ = {ends, agreed.samples + (samples_asked_ ? samples_asked_->second : 0)};
+  }
   LH_RETURN_IF_ERROR(StepOptimizer(agreed));
   return options_.exchange && !steps_together() ? EndStepApart() : SaveState();
 }
@@ -183,7 +171,7 @@ Status Executor::RunPasses() {
   const RunSpec& spec = options_.spec;
   now_ = next_ ? std::exchange(next_, std::nullopt) : Begin(Pass{step_}, TrainingPolicy());
   if (TraitsOf(spec.pipeline.schedule).overlaps_steps && step_.value() < spec.train.steps &&
-      !StopsNow() && !ValidatesAfter(spec, step_)) {
+      !StopsNow() && !ValidatesAfter(spec, step_) && !SamplesFollow()) {
     next_ = Begin(Pass{step_.Next()}, TrainingPolicy());
   }
   LH_RETURN_IF_ERROR(RunPass());
@@ -250,6 +238,7 @@ Status Executor::Validate() {
   const uint32_t microbatches = ValidationMicrobatches(options_.spec, options_.validation_tokens);
   if (microbatches == 0) return absl::OkStatus();
   LH_ASSIGN_OR_RETURN(const double loss, Evaluate(PassKind::kValidation, microbatches));
+  const PreferenceSums preferences = resident_.ModelFor(step_).TakePreferences();
   std::optional<double> clean;
   if (!options_.compresses_activations) {
     // Nothing is compressed, so a clean validation would give the same loss.
@@ -264,15 +253,20 @@ Status Executor::Validate() {
     report.set_loss(loss);
     report.set_samples(microbatches * options_.spec.train.microbatch_size);
     if (clean) report.set_clean_loss(*clean);
+    if (preferences.pairs > 0) *report.mutable_preferences() = ReportOf(preferences);
     options_.report(std::move(message));
   }
-  // Validation is not part of the next step's time.
+  resident_.ModelFor(step_).TakePreferences();  // those of the clean validation
+  ForgetTimes();
+  return absl::OkStatus();
+}
+
+void Executor::ForgetTimes() {
   times_ = {};
   peak_in_flight_ = 0;
   codec_busy_before_ = options_.codec_thread->BusyTime();
   collectives_before_ = resident_.model().collectives();
   step_began_ = mark_ = Now();
-  return absl::OkStatus();
 }
 
 StatusOr<double> Executor::Evaluate(PassKind kind, uint32_t microbatches) {
@@ -347,7 +341,8 @@ void Executor::LetGradientsLeave() {
 
 Status Executor::RunWork(PassUnderWay* under_way, const Work& work) {
   const Pass& pass = under_way->pass;
-  const WorkAtHand::Kind kind = !pass.trains()                ? WorkAtHand::Kind::kValidation
+  const WorkAtHand::Kind kind = pass.samples()                ? WorkAtHand::Kind::kSamples
+                                : !pass.trains()              ? WorkAtHand::Kind::kValidation
                                 : work.task == Task::kForward ? WorkAtHand::Kind::kForward
                                                               : WorkAtHand::Kind::kBackward;
   const WorkAtHand::Scope at(work_.get(), kind, work.slice.microbatch);
@@ -365,7 +360,7 @@ Status Executor::RunForward(PassUnderWay* under_way, Slice slice) {
   Stage& model = resident_.ModelFor(pass.step);
   const ScopedSpan timer(&mark_, &times_.forward, TraceOf(pass), v1::Span::FORWARD, slice);
   Stage::Input input;
-  if (options_.batches) {
+  if (options_.batches && !pass.samples()) {
     LH_ASSIGN_OR_RETURN(const Batches::Tokens tokens,
                         options_.batches->Read(pass, slice.microbatch));
     input.tokens = tokens.inputs;
@@ -379,14 +374,16 @@ Status Executor::RunForward(PassUnderWay* under_way, Slice slice) {
   if (!first()) {
     activation = std::move(inputs_.extract({pass, slice}).mapped());
     input.activation = activation.view;
-    if (options_.batches && activation.token_ids) {
+    if (options_.batches && activation.token_ids && !pass.samples()) {
       LH_RETURN_IF_ERROR(
           CheckTokens(*activation.token_ids, TokenIds(input.tokens, options_.spec, slice)));
     }
     if (!pass.trains()) up_->SendTaken(pass, slice);
   }
   std::optional<BoundaryTensor> output;
-  if (!pass.trains()) {
+  if (pass.samples()) {
+    LH_ASSIGN_OR_RETURN(output, SampleForward(slice, input));
+  } else if (!pass.trains()) {
     double loss = 0;
     LH_ASSIGN_OR_RETURN(output, model.Evaluate(slice, input, &loss));
     under_way->loss_sum += loss;
@@ -399,7 +396,7 @@ Status Executor::RunForward(PassUnderWay* under_way, Slice slice) {
   }
   if (output) {
     output->token_ids = std::move(activation.token_ids);
-    if (first() && down_->wants_tokens()) {
+    if (first() && !pass.samples() && down_->wants_tokens()) {
       output->token_ids = std::make_shared<const std::vector<uint32_t>>(
           TokenIds(input.tokens, options_.spec, slice));
     }
@@ -483,9 +480,11 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
 }
 
 wire::StepMessage Executor::Decide(double squared_norm) {
+  const auto told = samples_asked_ ? samples_asked_->second : 0u;
   return {.squared_norm = squared_norm,
           .stop = std::exchange(stop_requested_, false),
-          .nonfinite = !std::isfinite(squared_norm)};
+          .nonfinite = !std::isfinite(squared_norm),
+          .samples = static_cast<uint32_t>(sample_requests_.size()) - told};
 }
 
 }  // namespace longhaul::worker

@@ -17,6 +17,11 @@
 // Replicas that train apart (local-sgd) update all their parameters themselves. After the optimizer
 // phase of some steps they merge (replica_exchange.h).
 //
+// Samples follow a step and its validation, if the run file says so (SamplesAfter) or somebody has
+// asked for them: the pipeline continues texts, one pass of kind kSampling for each token
+// (sample_round.h). The first stage begins a round with a message that goes down. The last stage
+// takes the tokens, and they go up from stage to stage. Only replica 0 samples.
+//
 // If a validation is due, it follows the step. Its activations pass through the codecs. If the
 // codecs compress, a second, clean validation with fp32 boundaries may follow
 // (ValidatesCleanAfter). Only replica 0 validates.
@@ -45,6 +50,7 @@
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
 #include "run/schedule/policy.h"
+#include "run/tokens/sample_text.h"
 #include "worker/checkpoint/shard_store.h"
 #include "worker/pipeline/batches.h"
 #include "worker/pipeline/boundary_port.h"
@@ -61,6 +67,7 @@
 namespace longhaul::worker {
 
 class CheckpointWriter;
+class SampleRound;
 class TiedExchange;
 
 struct ExecutorOptions {
@@ -74,6 +81,8 @@ struct ExecutorOptions {
   uint64_t validation_tokens = 0;  // tokens of the validation text; 0: no validation
   // True if a boundary of the cell's replica compresses activations.
   bool compresses_activations = false;
+  uint32_t vocabulary = 0;                // number of token ids
+  std::optional<SampleText> sample_text;  // makes text of sampled tokens; nullopt: nothing does
   uint64_t numerics = 0;  // fingerprint for step reports (worker/epoch/numerics.h); 0: none
   ResidentStage* resident = nullptr;  // not owned; must outlive the executor
   std::unique_ptr<Batches> batches;   // null if the stage reads no text
@@ -105,6 +114,9 @@ class Executor {
   // Makes all stages stop at the end of the step in which the next decision is made (phase
   // agreement). Has an effect only at the first stage of replica 0, which decides for all.
   void RequestStop() { events_->Push(StopRequested{}); }
+  // Takes samples after a step, and reports them or why there are none. Has an effect only at the
+  // first stage of replica 0.
+  void RequestSamples(SamplesRequested request) { events_->Push(std::move(request)); }
   // Changes the setting when the next step begins, and reports Retuned then. A request with the id
   // of the last applied one changes nothing, and is reported again.
   void RequestRetune(const RetuneRequested& retune) { events_->Push(retune); }
@@ -156,6 +168,24 @@ class Executor {
   // Called before tensors of the next step are sent.
   void KeepTablesOfStep();
   Status CheckTied(const StageSnapshot& snapshot);
+
+  // --- Samples (executor_samples.cc).
+  // Takes the samples that follow the step under way, if any do.
+  Status TakeSamplesIfDue();
+  // Runs the next round. `request`: the first stage's, else null.
+  Status RunSampleRound(const SamplesRequested* request);
+  // Runs one pass of round_, and tells the other stages the tokens.
+  Status RunSamplePass();
+  // Runs forward of a sampling pass; `input` has the activation.
+  StatusOr<std::optional<BoundaryTensor>> SampleForward(Slice slice, Stage::Input input);
+  Status Handle(SamplesRequested& asked);
+  // `round`: null if there is a problem.
+  void ReportSamples(const SamplesRequested& request, const SampleRound* round,
+                     const std::string& problem);
+  // True if samples follow the step under way, as far as is known when it begins.
+  bool SamplesFollow() const;
+  // Begins the next step's times now: what was done since the last step belongs to no step.
+  void ForgetTimes();
 
   Status Validate();
   // Returns the mean loss of a validation's `microbatches`; last stage only.
@@ -233,7 +263,14 @@ class Executor {
   std::map<std::pair<Step, uint32_t>, wire::StepMessage> of_replicas_;
   bool stop_requested_ = false;
   std::optional<Step> stops_after_;  // the run's stop is agreed: its last step
-  std::optional<Step> tables_kept_;  // the last step of KeepTablesOfStep
+  // The step after which rounds that were asked for follow, and their number.
+  std::optional<std::pair<Step, uint32_t>> samples_asked_;
+  std::deque<SamplesRequested> sample_requests_;  // first stage of replica 0
+  std::deque<SampleRoundArrived> rounds_arrived_;
+  std::optional<SampledTokensArrived> sampled_;
+  std::unique_ptr<SampleRound> round_;  // under way; or null
+  uint32_t sample_passes_ = 0;          // so far after this step
+  std::optional<Step> tables_kept_;     // the last step of KeepTablesOfStep
   // A neighbour that has finished and left. It is an error only if this stage still waits.
   std::optional<PeerGone> gone_;
   std::optional<EdgeId> lost_edge_;

@@ -120,6 +120,19 @@ Status Executor::Handle(PipelineEvent& event) {
                           control_ = control;
                           return absl::OkStatus();
                         },
+                        [&](SampleRoundArrived& round) -> Status {
+                          // The first stage asks for one round more at most, by the run file.
+                          if (rounds_arrived_.size() > wire::kMostSampleRounds) {
+                            return absl::InvalidArgumentError("too many rounds of samples");
+                          }
+                          rounds_arrived_.push_back(std::move(round));
+                          return absl::OkStatus();
+                        },
+                        [&](SampledTokensArrived& sampled) -> Status {
+                          sampled_ = std::move(sampled);
+                          return absl::OkStatus();
+                        },
+                        [&](SamplesRequested& asked) -> Status { return Handle(asked); },
                         [&](ReplicaSaid& said) -> Status {
                           const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kReplicas);
                           return options_.exchange->Take(std::move(said));

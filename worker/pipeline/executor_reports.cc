@@ -11,6 +11,7 @@
 #include "worker/pipeline/checkpoint_writer.h"
 #include "worker/pipeline/executor.h"
 #include "worker/pipeline/expert_load.h"
+#include "worker/pipeline/preference_report.h"
 
 namespace longhaul::worker {
 
@@ -119,6 +120,8 @@ void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate,
   if (last() && !options_.spec.replay) {
     report->set_has_loss(true);
     report->set_loss(loss_sum_ / options_.spec.train.microbatches);
+    const PreferenceSums preferences = resident_.ModelFor(step_).TakePreferences();
+    if (preferences.pairs > 0) *report->mutable_preferences() = ReportOf(preferences);
   }
   if (first()) {
     report->set_has_norm(true);

@@ -6,14 +6,15 @@
 namespace longhaul::worker {
 
 Status TensorAssembler::Check(const wire::TensorHeader& header, size_t body_bytes) const {
-  const uint32_t microbatches =
-      header.validation ? options_.validation_microbatches : options_.microbatches;
+  const uint32_t microbatches = header.sampling     ? options_.sampling_microbatches
+                                : header.validation ? options_.validation_microbatches
+                                                    : options_.microbatches;
   if (header.microbatch.value() >= microbatches) {
     return InvalidArgument("expected a microbatch below {}, got {}", microbatches,
                            header.microbatch.value());
   }
-  if (header.validation && options_.direction == Direction::kBackward) {
-    return absl::InvalidArgumentError("validation has no gradients");
+  if (!PassOf(header).trains() && options_.direction == Direction::kBackward) {
+    return absl::InvalidArgumentError("validation and samples have no gradients");
   }
   if (header.extension_bytes != 0 || header.shards != 1 || header.replica != options_.replica) {
     return InvalidArgument("expected whole tensors of replica {} without extensions",

@@ -34,6 +34,7 @@ inline Slice SliceOf(const wire::TensorHeader& header) {
 }
 
 inline Pass PassOf(const wire::TensorHeader& header) {
+  if (header.sampling) return {header.step, PassKind::kSampling, header.number};
   if (header.clean) return {header.step, PassKind::kCleanValidation};
   return {header.step, header.validation ? PassKind::kValidation : PassKind::kTraining};
 }
@@ -41,8 +42,9 @@ inline Pass PassOf(const wire::TensorHeader& header) {
 struct TensorAssemblerOptions {
   Direction direction = Direction::kForward;  // of the arriving tensors
   uint32_t replica = 0;                       // the replica that headers must name
-  // Number of microbatches in a pass of training and of validation; 0: no validation.
-  uint32_t microbatches = 1, validation_microbatches = 0;
+  // Number of microbatches in a pass of training and of validation, and the most of a sampling
+  // pass; 0: there are no such passes.
+  uint32_t microbatches = 1, validation_microbatches = 0, sampling_microbatches = 0;
   uint32_t slices = 1;  // sequence chunks of each microbatch
   codec::Shape shape;   // of every tensor
   // Return the codec of a pass's tensors, and the BoundaryCodec that will decode the tensors. The

@@ -89,6 +89,8 @@ std::string WorkAtHand::ToString(const Piece& piece) {
       return fmt::format("in the backward pass of microbatch {}", piece.microbatch.value());
     case Kind::kValidation:
       return fmt::format("in the validation of microbatch {}", piece.microbatch.value());
+    case Kind::kSamples:
+      return fmt::format("in the samples of microbatch {}", piece.microbatch.value());
     case Kind::kTied:
       return "in the sum or the check of the tied matrix";
     case Kind::kReplicas:

@@ -26,6 +26,7 @@ class WorkAtHand {
     kForward,
     kBackward,
     kValidation,
+    kSamples,
     kTied,
     kReplicas,
     kNorm,
@@ -40,7 +41,7 @@ class WorkAtHand {
   struct Piece {
     uint64_t number = 0;  // unique within an attempt of the stage
     Kind kind = Kind::kForward;
-    Microbatch microbatch{0};  // for forward, backward and validation; else 0
+    Microbatch microbatch{0};  // for forward, backward, validation and samples; else 0
   };
 
   // A piece of work lasts as long as this object, which `work` must outlive. Pieces must not

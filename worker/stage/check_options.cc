@@ -46,6 +46,10 @@ Status CheckStageOptions(const StageOptions& options) {
         "slices of each",
         options.slices));
   }
+  if (options.train.dpo && (!model.lora || !options.masked_targets || !options.masked_attention)) {
+    return wrong(
+        "expected train.lora and data.mask document with train.dpo; one of them is missing");
+  }
   if (options.threads == 0) return wrong("a stage needs at least one thread");
   if (options.train.dtype == ComputeDtype::kAuto) {
     return wrong("expected train.dtype fp32 or bf16; came auto, which the plan settles");

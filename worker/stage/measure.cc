@@ -82,6 +82,9 @@ StatusOr<MeasuredPass> MeasurePasses(Stage& stage, const StageOptions& options,
     return absl::OkStatus();
   }));
   const codec::TensorView view{there.const_data_ptr(), codec::Dtype::kF32, shape};
+  codec::TensorView gradient = view;
+  gradient.shape =
+      SliceShape(options.model, options.train, options.group, options.slices, Direction::kBackward);
   const std::vector<int32_t> documents(options.masked_attention ? tokens : 0);
   const Stage::Input input{.tokens = ids,
                            .activation = view,
@@ -100,7 +103,7 @@ StatusOr<MeasuredPass> MeasurePasses(Stage& stage, const StageOptions& options,
     }
     const MonoTime middle = Now();
     for (uint32_t slice = options.slices; slice-- > 0;) {
-      LH_RETURN_IF_ERROR(stage.Backward({microbatch, slice}, view).status());
+      LH_RETURN_IF_ERROR(stage.Backward({microbatch, slice}, gradient).status());
     }
     const MonoTime end = Now();
     if (!counts) return absl::OkStatus();

@@ -5,11 +5,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -76,7 +78,7 @@ class NetworkStage final : public Stage {
       LH_ASSIGN_OR_RETURN(const PassInput read, reader_.Read(slice, input, /*training=*/true));
       Pending pending{.pass = passes_.Take(read, slice.index)};
       const at::Tensor output = pending.pass->Forward(read);
-      if (options_.last) pending.loss = ShareInMicrobatch(options_) * output.item<float>();
+      if (options_.last) pending.loss = LossIn(output);
       pending_.emplace(slice, std::move(pending));
       turns_.TakeForward(slice);
       if (options_.last) return std::nullopt;
@@ -99,7 +101,8 @@ class NetworkStage final : public Stage {
       LH_RETURN_IF_ERROR(turns_.CheckBackward(slice));
       at::Tensor gradient;
       if (!options_.last) {
-        LH_ASSIGN_OR_RETURN(gradient, reader_.ReadBoundary("an output gradient", output_gradient));
+        LH_ASSIGN_OR_RETURN(gradient, reader_.ReadBoundary("an output gradient", output_gradient,
+                                                           Direction::kBackward));
       }
       const auto it = pending_.find(slice);
       Pending pending = std::move(it->second);
@@ -122,8 +125,28 @@ class NetworkStage final : public Stage {
       const at::Tensor output = passes_.Evaluate(read, slice.index);
       turns_.TakeEvaluation(slice);
       if (!options_.last) return ToBoundary(output);
-      *loss = ShareInMicrobatch(options_) * output.item<float>();
+      *loss = LossIn(output);
       return std::nullopt;
+    });
+  }
+  PreferenceSums TakePreferences() override { return std::exchange(preferences_, {}); }
+  // In a group, columns of other ranks are minus infinity.
+  StatusOr<std::vector<float>> EvaluateLogits(Slice slice, const Input& input,
+                                              std::span<const Place> places) override {
+    return CallTorch("samples", options_.threads, [&]() -> StatusOr<std::vector<float>> {
+      if (!options_.last) return absl::InvalidArgumentError("only the last stage has logits");
+      LH_RETURN_IF_ERROR(turns_.CheckEvaluation(slice));
+      // The head's loss is left out, so any targets will do.
+      const std::vector<int32_t> targets(size_t{options_.train.microbatch_size} *
+                                         options_.model.context);
+      Input with_targets = input;
+      with_targets.targets = targets;
+      with_targets.counted = 1;
+      LH_ASSIGN_OR_RETURN(PassInput read, reader_.Read(slice, with_targets, /*training=*/false));
+      read.targets.reset();
+      const at::Tensor hidden = passes_.EvaluateHidden(read, slice.index);
+      turns_.TakeEvaluation(slice);
+      return LogitsAt(hidden, places);
     });
   }
   StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override {
@@ -309,12 +332,48 @@ class NetworkStage final : public Stage {
   }
 
  private:
+  // The logits of this rank at some places of `hidden`, (rows, tokens, channels).
+  StatusOr<std::vector<float>> LogitsAt(const at::Tensor& hidden,
+                                        std::span<const Place> places) const {
+    const size_t vocabulary = options_.vocabulary;
+    std::vector<float> logits(places.size() * vocabulary, -std::numeric_limits<float>::infinity());
+    if (places.empty()) return logits;
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> rows;
+    for (const Place& place : places) {
+      if (place.row >= options_.train.microbatch_size || place.token >= hidden.size(1)) {
+        return InvalidArgument("expected a place in {} rows of {} tokens, got token {} of row {}",
+                               options_.train.microbatch_size, hidden.size(1), place.token,
+                               place.row);
+      }
+      rows.push_back(hidden.select(0, place.row).narrow(0, place.token, 1));
+    }
+    const at::Tensor own = network_->Logits(at::stack(rows)).to(at::kFloat).cpu().contiguous();
+    const auto first = static_cast<size_t>(network_->first_logit());
+    const auto columns = static_cast<size_t>(own.size(-1));
+    // Rows of the head that no token has, at its end, are left out.
+    const size_t kept = first < vocabulary ? std::min(columns, vocabulary - first) : 0;
+    for (size_t i = 0; i < places.size(); ++i) {
+      std::copy_n(own.const_data_ptr<float>() + i * columns, kept,
+                  logits.begin() + static_cast<ptrdiff_t>(i * vocabulary + first));
+    }
+    return logits;
+  }
   // One slice between its Forward and its Backward.
   struct Pending {
     std::shared_ptr<MicrobatchPass> pass;
     double loss = 0;  // last stage
   };
 
+  // What a pass of the last stage adds to the loss of its microbatch. `output`: what the pass
+  // returned.
+  double LossIn(const at::Tensor& output) {
+    if (!options_.train.dpo) return ShareInMicrobatch(options_) * output.item<float>();
+    const at::Tensor there = output.to(at::kCPU);
+    const std::span numbers(there.const_data_ptr<double>(), 4);
+    preferences_ += {.pairs = numbers[1], .preferred = numbers[2], .margins = numbers[3]};
+    return numbers[0];
+  }
   // OK: all of `step` but its update is done.
   Status CheckStepEnds(Step step) const {
     if (step.value() != steps_ + 1) {
@@ -336,6 +395,7 @@ class NetworkStage final : public Stage {
   }
   void ForgetStep() {
     pending_.clear();
+    preferences_ = {};
     final_ = nullptr;
     shared_.ForgetGradients();
     passes_.ForgetGradients();
@@ -389,6 +449,7 @@ class NetworkStage final : public Stage {
   SliceTurns turns_;
   std::map<Slice, Pending> pending_;
   mutable bool gradients_are_whole_ = false;
+  PreferenceSums preferences_;           // since TakePreferences
   std::function<void(uint32_t)> final_;  // of the next Backward; or null
 };
 

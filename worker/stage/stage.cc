@@ -18,6 +18,10 @@ Status Stage::EndSharedStep(Step) {
   return absl::UnimplementedError("replicas cannot step this stage together");
 }
 
+StatusOr<std::vector<float>> Stage::EvaluateLogits(Slice, const Input&, std::span<const Place>) {
+  return absl::UnimplementedError("this stage computes no logits");
+}
+
 StatusOr<std::unique_ptr<Stage>> Stage::MakeTwin() const {
   return absl::UnimplementedError("steps cannot overlap in this stage");
 }

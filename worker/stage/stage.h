@@ -78,10 +78,11 @@ struct StageOptions {
 };
 
 // What two neighbouring stages exchange for one slice: activations forward, gradients backward.
-// Shape: (microbatch_size, context / slices, hidden), fp32, in the memory of the stage's device. A
-// partial group (group/rank_group.h) has more channels than `hidden`: first the shared channels,
-// then the channels that each rank has for itself. A stage returns a BoundaryTensor only after all
-// kernels that write the values have ended.
+// Shape: (microbatch_size, context / slices, hidden), fp32, in the memory of the stage's device.
+// With train.dpo an activation has twice as many samples (run/boundary/boundary_shape.h). A partial
+// group (group/rank_group.h) has more channels than `hidden`: first the shared channels, then the
+// channels that each rank has for itself. A stage returns a BoundaryTensor only after all kernels
+// that write the values have ended.
 struct BoundaryTensor {
   codec::TensorView view;
   std::shared_ptr<const void> owner;  // keeps view.data valid
@@ -141,6 +142,18 @@ struct SharedParameter {
 // A target whose loss does not count.
 inline constexpr int32_t kNoTarget = -1;
 
+// Sums over pairs of answers (train.dpo). The margin of a pair is beta times how much more the
+// adapters raise the log-probability of the chosen answer than that of the rejected one.
+struct PreferenceSums {
+  double pairs = 0;      // number of pairs
+  double preferred = 0;  // number of pairs whose margin is positive
+  double margins = 0;
+  PreferenceSums& operator+=(const PreferenceSums& other) {
+    pairs += other.pairs, preferred += other.preferred, margins += other.margins;
+    return *this;
+  }
+};
+
 // Reads the values of one parameter, for example from published weights, into `values`, row-major.
 // `values` has room for all elements, or for one rank's share; empty: the share has no elements. An
 // error ends the load, which returns this error.
@@ -192,7 +205,9 @@ class Stage {
     std::span<const int32_t> documents;
     // Last stage with masked_targets: the loss of a microbatch is the sum over targets that count,
     // divided by `counted`, which must be positive. The caller gives the mean count over the step's
-    // microbatches; then the mean loss of a step is the mean over all targets of the step.
+    // microbatches; then the mean loss of a step is the mean over all targets of the step. With
+    // train.dpo pairs count instead of targets: documents 2k and 2k + 1 of a row are the chosen and
+    // the rejected answer of a pair if both have targets.
     double counted = 0;
     // Decides which numbers are dropped for LoRA's adapters (LoraSpec::dropout): the same number in
     // all stages, another one for each microbatch of the run. Evaluate drops nothing.
@@ -214,6 +229,20 @@ class Stage {
   // null.
   virtual StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& input,
                                                            double* loss) = 0;
+
+  // A token of a slice of a microbatch; both counted from 0.
+  struct Place {
+    uint32_t row = 0, token = 0;
+  };
+  // Runs forward for samples, on the last stage, in place of Evaluate. Does not read
+  // `input.targets`. Returns the logits of the token that follows each of `places`: fp32,
+  // StageOptions::vocabulary numbers for each place, in host memory. The default: kUnimplemented.
+  virtual StatusOr<std::vector<float>> EvaluateLogits(Slice slice, const Input& input,
+                                                      std::span<const Place> places);
+
+  // With train.dpo, on the last stage: returns the sums over the pairs that Forward and Evaluate
+  // have computed since the last call.
+  virtual PreferenceSums TakePreferences() { return {}; }
 
   // --- Once a step, after the last Backward.
   //

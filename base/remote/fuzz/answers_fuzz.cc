@@ -30,7 +30,7 @@ LH_FUZZ_TARGET(remote_answers) {
     taken = true;
     if (!upload->part_urls.empty() && upload->part_bytes == 0) std::abort();
   }
-  if (ParseUploadMode(text).ok() || ParseHubCommit(text).ok()) taken = true;
+  if (ParseUploadModes(text).ok() || ParseHubCommit(text).ok()) taken = true;
   if (const auto address = ParseAddress(text); address.ok()) {
     taken = true;
     const auto again = ParseAddress(ToString(*address));

@@ -39,6 +39,17 @@ function summary(detail) {
     numbers(detail));
 }
 
+// The newest texts first. A run without the key samples.every has none, and no card.
+function samples({ run }) {
+  const rounds = [...(run.samples ?? [])].reverse();
+  if (!rounds.length) return element('div', { id: 'samples' });
+  const rows = rounds.flatMap((round) => (round.problem ? [element('li', {}, element('span', { class: 'muted' }, `step ${grouped(round.step)}`), element('span', {}, round.problem))]
+    : round.samples.map((one) => element('li', {}, element('span', { class: 'muted' }, `step ${grouped(round.step)}`),
+      element('p', { class: 'text' }, element('b', {}, one.prompt), one.text || ` tokens ${one.ids.join(' ')}`)))));
+  return element('section', { class: 'card', id: 'samples', 'aria-label': 'Samples, newest first' },
+    element('div', { class: 'head' }, element('h2', {}, 'Samples')), element('ol', { class: 'samples' }, rows));
+}
+
 function checkpointRow(one) {
   const twice = one.shards.filter((shard) => shard.holders.length > 1).length;
   const copied = one.shards.filter((shard) => shard.copied).length;
@@ -54,11 +65,12 @@ class RunView {
     this.timeline = new Timeline(run);
     this.summary = element('div', {}, element('h1', {}, run));
     this.pipeline = element('section', { class: 'card' });
+    this.samples = element('div', { id: 'samples' });
     this.checkpoints = element('tbody');
     this.events = element('ol', { class: 'events', id: 'events', tabindex: 0, 'aria-label': 'Events, newest first' });
     this.sequence = 0;
     const heads = ['Step', 'State', 'Written', 'Size', 'Files held twice', 'With the coordinator', ''];
-    this.node = element('div', {}, this.summary, element('div', { class: 'gap' }, this.charts.node), this.pipeline, this.timeline.node,
+    this.node = element('div', {}, this.summary, element('div', { class: 'gap' }, this.charts.node), this.samples, this.pipeline, this.timeline.node,
       element('section', { class: 'card', 'aria-label': 'Checkpoints' }, element('div', { class: 'head' }, element('h2', {}, 'Checkpoints')),
         element('div', { class: 'scroll' }, element('table', { id: 'checkpoints' },
           element('thead', {}, element('tr', {}, heads.map((name) => element('th', { scope: 'col' }, name)))), this.checkpoints))),
@@ -68,6 +80,7 @@ class RunView {
   async show(detail) {
     const { run } = detail;
     this.summary = replace(this.summary, summary(detail));
+    this.samples = replace(this.samples, samples(detail));
     this.pipeline = replace(this.pipeline, pipeline(detail));
     const first = !this.shown;
     this.shown = true;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "run/stored/stored_checkpoint.h"
+
 namespace longhaul::coordinator {
 namespace {
 
@@ -25,6 +27,16 @@ std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const S
     if (IsCopied(file)) copies.files.push_back(file);
   }
   if (!copies.files.empty()) checks.push_back(std::move(copies));
+  std::map<std::string, ShardCheck> in_folders;
+  for (const v1::CheckpointFile& file : manifest.files()) {
+    for (const v1::ShardHolder& holder : file.holders()) {
+      if (!IsFolder(holder.worker_id())) continue;
+      ShardCheck& check = in_folders.try_emplace(holder.worker_id(), about).first->second;
+      check.folder = FolderOf(holder);
+      check.files.push_back(file);
+    }
+  }
+  for (auto& [folder, check] : in_folders) checks.push_back(std::move(check));
   for (const std::string& holder : HoldersOf(manifest)) {
     const std::optional<Incarnation> incarnation = connected(WorkerId(holder));
     if (!incarnation) continue;
@@ -131,7 +143,7 @@ bool ShardBook::IsInUse(const RunId& run) const {
 std::vector<std::string> ShardBook::ExpectedCopies() const {
   std::vector<std::string> expected;
   for (const auto& [id, check] : checks_) {
-    if (!check.copy || check.to) continue;
+    if (!check.copy || check.to || check.folder) continue;
     for (const v1::CheckpointFile& file : check.files) expected.push_back(file.sha256());
   }
   return expected;
@@ -141,7 +153,7 @@ std::vector<const ShardCheck*> ShardBook::ExpectingCopy(const std::string& sha25
                                                         const std::optional<WorkerId>& from) const {
   std::vector<const ShardCheck*> expecting;
   for (const auto& [id, check] : checks_) {
-    if (!check.copy || check.to || (from && check.worker != from)) continue;
+    if (!check.copy || check.to || check.folder || (from && check.worker != from)) continue;
     if (std::ranges::any_of(check.files, [&](const auto& file) { return file.sha256() == sha256; }))
       expecting.push_back(&check);
   }
@@ -153,6 +165,20 @@ bool ShardBook::ExpectsCopy(const std::string& sha256, uint64_t bytes,
   return std::ranges::any_of(ExpectingCopy(sha256, from), [&](const ShardCheck* check) {
     return std::ranges::any_of(check->files, [&](const v1::CheckpointFile& file) {
       return file.sha256() == sha256 && file.bytes() == bytes;
+    });
+  });
+}
+
+bool ShardBook::MovesObject(const RunId& run, const std::string& address, bool writes,
+                            const std::optional<WorkerId>& from) const {
+  return std::ranges::any_of(checks_, [&](const auto& entry) {
+    const ShardCheck& check = entry.second;
+    if (!check.folder || !(writes ? check.copy : check.takes) || check.run != run ||
+        (from && check.worker != from)) {
+      return false;
+    }
+    return std::ranges::any_of(check.files, [&](const v1::CheckpointFile& file) {
+      return stored::IsObjectOf(address, file, *check.folder);
     });
   });
 }
@@ -172,7 +198,10 @@ void ShardBook::BeginVerification(RequestId request) {
 void ShardBook::NoteVerified(const ShardCheck& check, const v1::CheckpointFile& file) {
   const auto found = verifications_.find(check.request);
   if (check.purpose != ShardCheck::Purpose::kVerify || found == verifications_.end()) return;
-  found->second.insert({check.step, check.worker ? check.worker->value() : "", file.name()});
+  const std::string holder = check.worker   ? check.worker->value()
+                             : check.folder ? check.folder->address()
+                                            : "";
+  found->second.insert({check.step, holder, file.name()});
 }
 
 std::optional<VerifiedShards> ShardBook::TakeVerified(RequestId request) {

@@ -34,6 +34,8 @@ struct ShardCheck {
     kResume,  // a run that continues from the checkpoint waits for the answer
     kVerify,  // a call that lists or gathers checkpoints waits for the answer
     kCopy,    // another worker or the coordinator needs a copy
+    kHook,    // a hook waits for the coordinator's copies
+    kStore,   // an object store gets a copy
   };
   Purpose purpose = Purpose::kResume;
   RequestId request{0};  // kVerify: the call
@@ -45,6 +47,11 @@ struct ShardCheck {
   std::vector<v1::CheckpointFile> files;
   bool copy = false;           // `worker` also sends copies of the undamaged files
   std::optional<WorkerId> to;  // receiver of the copies; nullopt: the coordinator
+  // Set: a folder of an object store. With `copy`, `worker` writes the copies there. With `takes`,
+  // `worker` fetches the files from there. Without `worker`, the coordinator looks at the objects
+  // there instead of at its copies.
+  std::optional<v1::StoredFolder> folder;
+  bool takes = false;
   // The check is given up after this time. Hashing and sending large files takes long.
   absl::Duration limit = absl::Minutes(30);
   MonoTime until;  // set by the book
@@ -103,6 +110,14 @@ class ShardBook {
   bool IsCopying(const RunId& run, std::optional<uint64_t> step = std::nullopt) const {
     return IsUnderWay(run, step, ShardCheck::Purpose::kCopy);
   }
+  // Returns whether a check of kStore is under way for the run.
+  bool IsStoring(const RunId& run) const {
+    return IsUnderWay(run, std::nullopt, ShardCheck::Purpose::kStore);
+  }
+  // Returns whether a check of kHook of the run is under way.
+  bool IsGatheringForHook(const RunId& run) const {
+    return IsUnderWay(run, std::nullopt, ShardCheck::Purpose::kHook);
+  }
   // Returns whether a worker was asked to send the coordinator a file with this hash and size.
   // `from`: if set, only requests to this worker count.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
@@ -111,6 +126,10 @@ class ShardBook {
   // as in ExpectsCopy. Valid until the book changes.
   std::vector<const ShardCheck*> ExpectingCopy(const std::string& sha256,
                                                const std::optional<WorkerId>& from) const;
+  // Returns whether a check under way makes a worker write, or with `writes` false fetch, the
+  // object at this address. `from`: as in ExpectsCopy.
+  bool MovesObject(const RunId& run, const std::string& address, bool writes,
+                   const std::optional<WorkerId>& from) const;
   // Returns the hashes of all files that workers must send the coordinator.
   std::vector<std::string> ExpectedCopies() const;
   // Returns when the next check is late; MonoTime::max(): never.

@@ -45,6 +45,20 @@ bool IsHeldBy(const v1::CheckpointFile& file, const std::string& holder) {
   return found != nullptr && found->problem().empty();
 }
 
+const v1::ShardHolder* StoredCopyOf(const v1::CheckpointFile& file) {
+  const auto found = std::ranges::find_if(file.holders(), [](const v1::ShardHolder& holder) {
+    return IsFolder(holder.worker_id()) && holder.problem().empty();
+  });
+  return found == file.holders().end() ? nullptr : &*found;
+}
+
+v1::StoredFolder FolderOf(const v1::ShardHolder& stored) {
+  v1::StoredFolder folder;
+  folder.set_address(stored.worker_id());
+  folder.set_piece_bytes(stored.piece_bytes());
+  return folder;
+}
+
 void AddHolder(const std::string& worker_id, const std::string& worker_name,
                v1::CheckpointFile* file) {
   RemoveHolder(worker_id, file);
@@ -66,6 +80,7 @@ std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest) {
     for (const v1::ShardHolder& holder : file.holders()) holders.insert(holder.worker_id());
   }
   holders.erase("");
+  std::erase_if(holders, IsFolder);
   return holders;
 }
 

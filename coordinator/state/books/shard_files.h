@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -24,13 +25,21 @@ bool IsHeldBy(const v1::CheckpointFile& file, const std::string& holder);
 inline bool IsCopied(const v1::CheckpointFile& file) {
   return IsHeldBy(file, "");
 }
+// Returns whether the holder with this id is a folder of an object store (v1::ShardHolder).
+inline bool IsFolder(std::string_view holder) {
+  return holder.find("://") != std::string_view::npos;
+}
+// Returns the undamaged copy in an object store; nullptr: there is none.
+const v1::ShardHolder* StoredCopyOf(const v1::CheckpointFile& file);
+// Returns where a copy in an object store lies.
+v1::StoredFolder FolderOf(const v1::ShardHolder& stored);
 // Adds a holder without known damage, in place of the holder's old entry.
 void AddHolder(const std::string& worker_id, const std::string& worker_name,
                v1::CheckpointFile* file);
 void RemoveHolder(const std::string& worker_id, v1::CheckpointFile* file);
 
 // Returns the ids of the workers that hold files of a checkpoint, including damaged files. Leaves
-// out the coordinator.
+// out the coordinator and object stores.
 std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest);
 
 // ---- What cells need ------------------------------------------------------------------
@@ -45,7 +54,8 @@ uint32_t ReplicasOf(const v1::CheckpointManifest& manifest);
 std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
                                             const Cell& cell, uint32_t replicas = 1);
 // A file that must be sent to the worker `to` before the worker's cell can begin: neither this
-// worker nor the coordinator has an undamaged copy.
+// worker nor the coordinator has an undamaged copy. Another worker sends it, or `to` fetches it
+// from an object store.
 struct ShardMove {
   v1::CheckpointFile file;
   WorkerId to;

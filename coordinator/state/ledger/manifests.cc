@@ -18,7 +18,7 @@ const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t s
 std::string HoldersText(const v1::CheckpointFile& file) {
   std::string names;
   for (const v1::ShardHolder& holder : file.holders()) {
-    if (holder.worker_id().empty()) continue;
+    if (holder.worker_id().empty() || IsFolder(holder.worker_id())) continue;
     names += (names.empty() ? "worker " : " or ") + holder.worker_name();
   }
   return names;
@@ -31,7 +31,10 @@ std::string DamageOf(const v1::CheckpointManifest& manifest) {
     if (whole) continue;
     if (file.holders().empty()) return fmt::format("nobody holds {}", file.name());
     const v1::ShardHolder& first = file.holders(0);
-    return fmt::format("worker {}: {}: {}", first.worker_name(), file.name(), first.problem());
+    return fmt::format(
+        "{}: {}: {}",
+        IsFolder(first.worker_id()) ? first.worker_id() : "worker " + first.worker_name(),
+        file.name(), first.problem());
   }
   return "";
 }
@@ -53,6 +56,19 @@ bool IsSafe(const v1::CheckpointFile& file) {
 uint64_t NewestSafe(const RunRecord& record) {
   for (auto it = record.checkpoints.rbegin(); it != record.checkpoints.rend(); ++it) {
     if (std::all_of(it->files().begin(), it->files().end(), IsSafe)) return it->step();
+  }
+  return 0;
+}
+
+bool IsStored(const v1::CheckpointManifest& manifest) {
+  return std::ranges::all_of(manifest.files(), [](const v1::CheckpointFile& file) {
+    return StoredCopyOf(file) != nullptr;
+  });
+}
+
+uint64_t NewestStored(const RunRecord& record) {
+  for (auto it = record.checkpoints.rbegin(); it != record.checkpoints.rend(); ++it) {
+    if (IsStored(*it)) return it->step();
   }
   return 0;
 }

@@ -27,11 +27,15 @@ inline bool HoldsParameters(const v1::CheckpointFile& file) {
 // Returns the checkpoint of this step; null: there is none.
 const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t step);
 
-// Returns whether the coordinator or at least two workers have an undamaged copy of the file, as
-// far as is known.
+// Returns whether the coordinator has an undamaged copy of the file, or two of the other holders
+// have one, as far as is known.
 bool IsSafe(const v1::CheckpointFile& file);
 // Returns the step of the newest checkpoint all of whose files are safe; 0: there is none.
 uint64_t NewestSafe(const RunRecord& record);
+// Returns whether an object store has an undamaged copy of each file, as far as is known.
+bool IsStored(const v1::CheckpointManifest& manifest);
+// Returns the step of the newest checkpoint that is stored; 0: there is none.
+uint64_t NewestStored(const RunRecord& record);
 
 // Returns the newest checkpoint before step `before` that is not known to be damaged; null: there
 // is none.

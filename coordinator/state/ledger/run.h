@@ -23,6 +23,8 @@ struct Run {
   MonoTime stored_at;        // when the record was last marked to be written
   uint64_t sequence = 0;     // the ledger's sequence() after the run's last change
   std::string waiting;       // queued, recovering: a sentence about what the run waits for
+  // Step of the checkpoint that is on its way to checkpoint.to, and is kept meanwhile; 0: none.
+  uint64_t storing = 0;
   // While queued or planning: the run may resume only from the checkpoint that the user named.
   bool resume_exactly = false;
   std::vector<StageRecord> stages;        // of the newest plan; kept after the run's end

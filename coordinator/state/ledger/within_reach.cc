@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "coordinator/state/books/shard_files.h"
 #include "coordinator/state/ledger/manifests.h"
 
 namespace longhaul::coordinator {
@@ -12,7 +13,8 @@ const v1::CheckpointFile* UnreachableFile(const Ledger& ledger,
     const bool reachable =
         std::any_of(file.holders().begin(), file.holders().end(), [&](const auto& holder) {
           return holder.problem().empty() &&
-                 (holder.worker_id().empty() || IsConnected(ledger, holder));
+                 (holder.worker_id().empty() || IsFolder(holder.worker_id()) ||
+                  IsConnected(ledger, holder));
         });
     if (!reachable) return &file;
   }

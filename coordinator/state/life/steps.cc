@@ -41,10 +41,30 @@ void AddExpertLoad(const Run& run, std::span<const std::optional<v1::StepReport>
   *record->mutable_expert_load() = std::move(load);
 }
 
+// Over the pairs of all replicas.
+void AddPreferences(const Run& run, std::span<const std::optional<v1::StepReport>> reports,
+                    v1::StepRecord* record) {
+  double pairs = 0, preferred = 0, margins = 0;
+  for (const StageRecord& stage : run.stages) {
+    if (!stage.is_last || !reports[stage.place]->has_preferences()) continue;
+    const v1::Preferences& of_replica = reports[stage.place]->preferences();
+    pairs += Sane(of_replica.pairs());
+    preferred += Sane(of_replica.preferred());
+    margins += of_replica.margins();
+  }
+  if (!(pairs > 0)) return;
+  record->set_preference_accuracy(preferred / pairs);
+  record->set_preference_margin(margins / pairs);
+}
+
 void AddValidation(const v1::ValidationReport& report, v1::StepRecord* record) {
   record->set_has_validation(true);
   record->set_validation_loss(report.loss());
   if (report.has_clean_loss()) record->set_clean_validation_loss(report.clean_loss());
+  if (const v1::Preferences& of = report.preferences(); of.pairs() > 0) {
+    record->set_validation_preference_accuracy(of.preferred() / of.pairs());
+    record->set_validation_preference_margin(of.margins() / of.pairs());
+  }
 }
 
 std::string ValidationSentence(const v1::ValidationReport& report) {
@@ -141,6 +161,7 @@ void Steps::Finish(Run& run, uint64_t step, const Reports& reports) {
   record.set_link_bytes(link_bytes);
   record.set_payload_bytes(payload_bytes);
   AddExpertLoad(run, reports, &record);
+  AddPreferences(run, reports, &record);
   if (const auto early = of.validation_early.find(step); early != of.validation_early.end()) {
     AddValidation(early->second, &record);
   }

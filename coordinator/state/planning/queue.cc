@@ -8,7 +8,9 @@
 #include "base/check.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/within_reach.h"
+#include "coordinator/state/planning/begun_elsewhere.h"
 #include "coordinator/state/resume.h"
+#include "coordinator/state/shards/hooks.h"
 #include "coordinator/state/text.h"
 #include "planner/planner.h"
 
@@ -33,10 +35,22 @@ Status TooManyRuns() {
 }  // namespace
 
 void Queue::On(event::Submitted& submitted) {
+  if (submitted.submit.has_from_checkpoint() && submitted.submit.resume()) {
+    ledger_.Do(command::Reply<v1::SubmitReply>{
+        submitted.request,
+        absl::InvalidArgumentError("--resume goes on with a run of this coordinator, and "
+                                   "--from-checkpoint makes a new run; give one of the two")});
+    return;
+  }
   if (submitted.submit.from_step() > 0 && !submitted.submit.resume()) {
     ledger_.Do(command::Reply<v1::SubmitReply>{
         submitted.request, absl::InvalidArgumentError("--from-step is a step to resume from; give "
                                                       "it together with --resume")});
+    return;
+  }
+  if (const Status allowed = Hooks::CheckAllowed(ledger_.options(), submitted.spec, submitted.by);
+      !allowed.ok()) {
+    ledger_.Do(command::Reply<v1::SubmitReply>{submitted.request, allowed});
     return;
   }
   Submit(std::move(submitted), links_.PatientUntil());
@@ -46,7 +60,7 @@ void Queue::Submit(event::Submitted submitted, MonoTime until) {
   std::vector<std::string> notes;
   const bool may_wait = ledger_.now() < until;
   StatusOr<Run*> run = submitted.submit.resume() ? ResumeRun(submitted, may_wait, &notes)
-                                                 : NewRun(submitted, may_wait);
+                                                 : NewRun(submitted, may_wait, &notes);
   if (may_wait && absl::IsUnavailable(run.status())) {
     if (held_.size() < kMaxQueuedRuns) {
       held_.push_back({std::move(submitted), until});
@@ -67,7 +81,8 @@ void Queue::SubmitHeld() {
   }
 }
 
-StatusOr<Run*> Queue::NewRun(event::Submitted& submitted, bool may_wait) {
+StatusOr<Run*> Queue::NewRun(event::Submitted& submitted, bool may_wait,
+                             std::vector<std::string>* notes) {
   if (Run* known = ledger_.FindRun(submitted.new_id)) return known;  // the same request again
   if (submitted.new_id.value().empty() || planning_.IsJob(submitted.new_id)) {
     return Internal("'{}' cannot be the id of a new run", submitted.new_id.value());
@@ -85,9 +100,16 @@ StatusOr<Run*> Queue::NewRun(event::Submitted& submitted, bool may_wait) {
       kMaxQueuedRuns) {
     return TooManyRuns();
   }
-  LH_RETURN_IF_ERROR(choice_.CheckLinks(submitted.spec, choice_.Any(submitted.spec), may_wait));
+  RunRecord before;  // with what the run goes on from
+  if (submitted.submit.has_from_checkpoint()) {
+    LH_ASSIGN_OR_RETURN(before, Elsewhere(submitted, notes));
+  }
+  LH_RETURN_IF_ERROR(choice_.CheckLinks(
+      submitted.spec, choice_.For(submitted.spec, before, before.step), may_wait));
   LH_RETURN_IF_ERROR(CheckMessageCache(submitted.spec, TextBytes(submitted.submit)));
   Run& run = ledger_.runs()[submitted.new_id];
+  run.record.checkpoints = std::move(before.checkpoints);
+  run.record.step = before.step;
   run.record.id = submitted.new_id;
   run.record.spec = std::move(submitted.spec);
   run.record.data_files.assign(submitted.submit.data_files().begin(),
@@ -98,6 +120,10 @@ StatusOr<Run*> Queue::NewRun(event::Submitted& submitted, bool may_wait) {
   run.order = run.queue_order = ledger_.NextOrder();
   ledger_.Store(run);
   ledger_.Log(&run, "state", "queued");
+  if (before.step > 0) {
+    ledger_.Log(&run, "checkpoint", "begins from the checkpoint of step {} of run {}, in {}",
+                before.step, before.id.value(), submitted.submit.from_folder());
+  }
   return &run;
 }
 
@@ -126,6 +152,31 @@ StatusOr<uint64_t> ResumeStep(const RunRecord& record, uint64_t wanted) {
 
 }  // namespace
 
+StatusOr<RunRecord> Queue::Elsewhere(event::Submitted& submitted,
+                                     std::vector<std::string>* notes) const {
+  LH_ASSIGN_OR_RETURN(RunRecord record, RunElsewhere(submitted.submit));
+  KeepChoicesToCompare(record.spec, &submitted.spec);
+  const auto& files = submitted.submit.data_files();
+  LH_RETURN_IF_ERROR(
+      CheckResumable(record, submitted.spec, {files.begin(), files.end()}, "--from-checkpoint"));
+  if (submitted.spec.train.steps <= record.step) {
+    return FailedPrecondition(
+        "the checkpoint is of step {} and this file ends at train.steps: {}; raise train.steps to "
+        "go on",
+        record.step, submitted.spec.train.steps);
+  }
+  KeepOtherChoices(record.spec, &submitted.spec);
+  if (submitted.spec.train.dtype == ComputeDtype::kAuto) {
+    submitted.spec.train.dtype = record.spec.train.dtype;
+  }
+  notes->push_back(fmt::format("begins from the checkpoint of step {} of run {}", record.step,
+                               record.id.value()));
+  if (std::string note = ScheduleNote(record.spec.train, submitted.spec.train); !note.empty()) {
+    notes->push_back(std::move(note));
+  }
+  return record;
+}
+
 StatusOr<Run*> Queue::ResumeRun(event::Submitted& submitted, bool may_wait,
                                 std::vector<std::string>* notes) {
   const std::string& name = submitted.spec.name;
@@ -150,15 +201,7 @@ StatusOr<Run*> Queue::ResumeRun(event::Submitted& submitted, bool may_wait,
   const std::vector<v1::DataFile> files(submitted.submit.data_files().begin(),
                                         submitted.submit.data_files().end());
   // Choices that the first plan made stay, here and below.
-  const RunSpec& was = record.spec;
-  if (submitted.spec.replicas.count_auto && !was.replicas.count_auto &&
-      submitted.spec.train.microbatches % was.replicas.count == 0) {
-    submitted.spec = submitted.spec.WithChosenReplicas(was.replicas.count);
-  }
-  if (submitted.spec.links.HasAutoCodecs() && submitted.spec.links.chosen.empty() &&
-      submitted.spec.links.error == was.links.error) {
-    submitted.spec.links.chosen = was.links.chosen;
-  }
+  KeepChoicesToCompare(record.spec, &submitted.spec);
   LH_RETURN_IF_ERROR(CheckResumable(record, submitted.spec, files));
   LH_ASSIGN_OR_RETURN(const uint64_t step, ResumeStep(record, submitted.submit.from_step()));
   if (submitted.spec.train.steps <= step) {
@@ -167,15 +210,7 @@ StatusOr<Run*> Queue::ResumeRun(event::Submitted& submitted, bool may_wait,
         "train.steps to go on",
         record.id.value(), step, submitted.spec.train.steps);
   }
-  // Unless the file says something else by now.
-  if (GroupSpec& group = submitted.spec.group; group.is_auto() && !record.spec.group.is_auto()) {
-    const GroupSpec& before = record.spec.group;
-    const GroupSpec settled = group.Settled(before.tensor, before.expert);
-    if (settled.tensor == before.tensor && settled.expert == before.expert) group = settled;
-  }
-  if (std::optional<uint32_t>& slices = submitted.spec.pipeline.slices; !slices) {
-    slices = record.spec.pipeline.slices;
-  }
+  KeepOtherChoices(record.spec, &submitted.spec);
   LH_RETURN_IF_ERROR(
       choice_.CheckLinks(submitted.spec, choice_.For(submitted.spec, record, step), may_wait));
   LH_RETURN_IF_ERROR(CheckMessageCache(submitted.spec, TextBytes(submitted.submit)));

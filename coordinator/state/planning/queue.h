@@ -56,7 +56,11 @@ class Queue {
   // Makes or resumes the run. But before `until`, holds the submission if workers are still trying
   // to reach each other.
   void Submit(event::Submitted submitted, MonoTime until);
-  StatusOr<Run*> NewRun(event::Submitted& submitted, bool may_wait);
+  StatusOr<Run*> NewRun(event::Submitted& submitted, bool may_wait,
+                        std::vector<std::string>* notes);
+  // Returns what a run that begins from another run's checkpoint goes on from
+  // (begun_elsewhere.h), and settles in `submitted` what that run had settled.
+  StatusOr<RunRecord> Elsewhere(event::Submitted& submitted, std::vector<std::string>* notes) const;
   StatusOr<Run*> ResumeRun(event::Submitted& submitted, bool may_wait,
                            std::vector<std::string>* notes);
   void Plan(Run& run, uint64_t step, uint32_t replicas, const Candidates& candidates);

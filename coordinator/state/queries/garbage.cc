@@ -13,6 +13,7 @@
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/text.h"
+#include "run/stored/stored_checkpoint.h"
 
 namespace longhaul::coordinator {
 
@@ -22,6 +23,20 @@ uint64_t BytesOf(const v1::CheckpointManifest& manifest) {
   uint64_t bytes = 0;
   for (const v1::CheckpointFile& file : manifest.files()) bytes += file.bytes();
   return bytes;
+}
+
+// Forgets that files are in object stores. Returns whether some were.
+bool TakeFromFolders(v1::CheckpointManifest* manifest) {
+  bool any = false;
+  for (v1::CheckpointFile& file : *manifest->mutable_files()) {
+    std::vector<std::string> folders;
+    for (const v1::ShardHolder& holder : file.holders()) {
+      if (IsFolder(holder.worker_id())) folders.push_back(holder.worker_id());
+    }
+    for (const std::string& folder : folders) RemoveHolder(folder, &file);
+    any = any || !folders.empty();
+  }
+  return any;
 }
 
 }  // namespace
@@ -53,9 +68,13 @@ StatusOr<v1::RemoveRunReply> Garbage::Remove(const std::string& id_or_name) {
   }
   v1::RemoveRunReply reply;
   reply.set_run_id(id.value());
-  const std::vector<v1::CheckpointManifest> dropped = std::exchange(run.record.checkpoints, {});
+  std::vector<v1::CheckpointManifest> dropped = std::exchange(run.record.checkpoints, {});
   std::map<std::string, std::string> holders;  // id, name
-  for (const v1::CheckpointManifest& manifest : dropped) {
+  for (v1::CheckpointManifest& manifest : dropped) {
+    // What is in an object store stays: it is there for when the coordinator has forgotten the run.
+    if (TakeFromFolders(&manifest) && !run.record.spec.checkpoint.to.empty()) {
+      reply.set_stored_in(stored::FolderOfRun(run.record.spec.checkpoint.to, id.value()));
+    }
     shards_.Drop(run, manifest);
     for (const v1::CheckpointFile& file : manifest.files()) {
       for (const v1::ShardHolder& holder : file.holders()) {
@@ -135,7 +154,11 @@ void Garbage::TrimCheckpoints(Run& run, bool dry_run, v1::CollectGarbageReply* r
   const v1::CheckpointManifest* near = NewestWithinReach(ledger_, run.record);
   const uint64_t safe = NewestSafe(run.record);
   if (near == nullptr || safe == 0) return;
-  const uint64_t first_kept = std::min(near->step(), safe);
+  uint64_t first_kept = std::min(near->step(), safe);
+  // A run's newest checkpoint in an object store is what another coordinator would go on from.
+  if (const uint64_t stored = NewestStored(run.record); stored > 0) {
+    first_kept = std::min(first_kept, stored);
+  }
   std::vector<v1::CheckpointManifest> kept, dropped;
   for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
     (manifest.step() >= first_kept ? kept : dropped).push_back(manifest);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "coordinator/state/blob_names.h"
 #include "coordinator/state/books/shard_files.h"
 #include "coordinator/state/ledger/ledger.h"
@@ -49,6 +50,24 @@ Naming NamedForWorker(const Ledger& ledger, const WorkerId& worker, const std::s
     }
   }
   return naming;
+}
+
+StatusOr<WorkersRun> RunOfWorker(const Ledger& ledger, const std::optional<WorkerId>& worker,
+                                 const std::string& run) {
+  const auto named = ledger.runs().find(RunId(run));
+  const bool active = named != ledger.runs().end() && IsActive(named->second.record.state);
+  if (worker) {
+    const auto found = ledger.workers().find(*worker);
+    if (found == ledger.workers().end() || !found->second.session) {
+      return absl::UnavailableError(
+          "this worker has not said hello to this coordinator; try again after that");
+    }
+    if (!active || !HoldsCell(found->second, named->second)) {
+      return PermissionDenied("no active run {} has a cell on this worker", Printable(run, 100));
+    }
+  }
+  if (!active) return PermissionDenied("there is no active run {}", Printable(run, 100));
+  return WorkersRun{.id = named->second.record.id, .spec = named->second.record.spec};
 }
 
 Naming NamedForOwner(const Ledger& ledger, std::string_view owner, const std::string& sha256) {

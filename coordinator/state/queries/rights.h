@@ -3,12 +3,15 @@
 // member that submitted a run, may fetch only blobs of its runs.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/status.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::coordinator {
 
@@ -32,11 +35,22 @@ struct OwnNames {
   std::set<std::string> lists;  // blobs that list other blobs
 };
 
+// A run whose objects (base/remote/store.h) a worker may have.
+struct WorkersRun {
+  RunId id;
+  RunSpec spec;
+};
+
 // Returns whether the run reserves the worker, or the worker has a stage in the run's newest plan.
 bool HoldsCell(const Worker& worker, const Run& run);
 
 // Returns how the active runs in which this worker has a part refer to the blob.
 Naming NamedForWorker(const Ledger& ledger, const WorkerId& worker, const std::string& sha256);
+// Returns the active run `run`, in which this worker has a part. `worker`: nullopt without TLS, and
+// then every worker has a part. kPermissionDenied: there is no such run, it has ended, or the
+// worker has no part in it. kUnavailable: the worker has no session here yet.
+StatusOr<WorkersRun> RunOfWorker(const Ledger& ledger, const std::optional<WorkerId>& worker,
+                                 const std::string& run);
 // Returns how the runs of this owner refer to the blob. `owner`: RunRecord::owner.
 Naming NamedForOwner(const Ledger& ledger, std::string_view owner, const std::string& sha256);
 OwnNames NamesOfOwner(const Ledger& ledger, std::string_view owner);

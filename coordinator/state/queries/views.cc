@@ -134,6 +134,7 @@ StatusOr<v1::RunStatus> Views::RunOf(std::string_view id_or_name) const {
   LH_ASSIGN_OR_RETURN(const Run* const run, of_.ledger.RunCalled(id_or_name));
   v1::RunStatus status = Render(*run);
   if (run->record.plan) *status.mutable_plan() = ToProto(*run->record.plan);
+  status.mutable_samples()->Add(run->record.samples.begin(), run->record.samples.end());
   return status;
 }
 
@@ -362,6 +363,11 @@ bool Views::ExpectsCopy(const std::string& sha256, uint64_t bytes,
   return of_.shards.book().ExpectsCopy(sha256, bytes, from);
 }
 
+bool Views::MovesObject(const RunId& run, const std::string& address, bool writes,
+                        const std::optional<WorkerId>& from) const {
+  return of_.shards.book().MovesObject(run, address, writes, from);
+}
+
 bool Views::HasCopyFor(const WorkerId& from, const std::string& sha256) const {
   return of_.shards.HasCopyFor(from, sha256);
 }
@@ -372,6 +378,11 @@ Naming Views::NamedForWorker(const WorkerId& worker, const std::string& sha256) 
 
 Naming Views::NamedForOwner(std::string_view owner, const std::string& sha256) const {
   return longhaul::coordinator::NamedForOwner(of_.ledger, owner, sha256);
+}
+
+StatusOr<WorkersRun> Views::RunOfWorker(const std::optional<WorkerId>& worker,
+                                        const std::string& run) const {
+  return longhaul::coordinator::RunOfWorker(of_.ledger, worker, run);
 }
 
 OwnNames Views::NamesOfOwner(std::string_view owner) const {

@@ -59,12 +59,18 @@ class Views {
   // has not finished. `from`: if set, only requests to this worker count.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes,
                    const std::optional<WorkerId>& from = std::nullopt) const;
+  // Returns whether a worker was asked to write, or with `writes` false to fetch, this object of an
+  // object store for the run, and has not finished. `from`: as in ExpectsCopy.
+  bool MovesObject(const RunId& run, const std::string& address, bool writes,
+                   const std::optional<WorkerId>& from) const;
   // Returns whether a shard with this hash has arrived at the coordinator, for a check under way in
   // which worker `from` must send the shard.
   bool HasCopyFor(const WorkerId& from, const std::string& sha256) const;
   // The functions of rights.h.
   Naming NamedForWorker(const WorkerId& worker, const std::string& sha256) const;
   Naming NamedForOwner(std::string_view owner, const std::string& sha256) const;
+  StatusOr<WorkersRun> RunOfWorker(const std::optional<WorkerId>& worker,
+                                   const std::string& run) const;
   OwnNames NamesOfOwner(std::string_view owner) const;
 
   const FaultCounts& faults() const;

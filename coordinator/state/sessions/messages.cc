@@ -104,6 +104,9 @@ void Messages::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage&
     case v1::WorkerMessage::kRetuned:
       to_.tuning.OnRetuned(run, *stage, message.retuned());
       break;
+    case v1::WorkerMessage::kSamples:
+      to_.samples.OnReport(run, *stage, message.samples());
+      break;
     case v1::WorkerMessage::kLayerTimes:  // a late answer; the plan is made
     case v1::WorkerMessage::kHello:
     case v1::WorkerMessage::kHeartbeat:

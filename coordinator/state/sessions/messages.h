@@ -10,6 +10,7 @@
 #include "coordinator/state/life/steps.h"
 #include "coordinator/state/life/tuning.h"
 #include "coordinator/state/planning/planning.h"
+#include "coordinator/state/queries/samples.h"
 #include "coordinator/state/queries/traces.h"
 #include "coordinator/state/shards/commits.h"
 #include "coordinator/state/shards/shards.h"
@@ -33,6 +34,7 @@ struct Receivers {
   Commits& commits;
   Planning& planning;
   Traces& traces;
+  Samples& samples;
 };
 
 class Messages {

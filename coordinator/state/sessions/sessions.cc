@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "coordinator/state/books/shard_files.h"
 #include "coordinator/state/text.h"
 #include "run/plan/proto/plan_proto.h"
 
@@ -50,6 +51,10 @@ std::optional<std::string> Sessions::RefusalOf(const v1::Hello& hello) const {
         "a worker's hello needs an id, an incarnation and a name of 1 to {} printable characters "
         "without spaces; it came with '{}', '{}' and '{}'",
         kMaxHelloText, hello.worker_id(), hello.incarnation(), hello.name());
+  }
+  if (IsFolder(hello.worker_id())) {
+    return fmt::format("'{}' is the form of an address and cannot be the id of a worker",
+                       hello.worker_id());
   }
   return std::nullopt;
 }
@@ -204,6 +209,7 @@ void Sessions::Attach(Worker& worker) {
   }
   if (stage_of != nullptr) stages_.Attach(worker, *stage_of, *ledger_.StageOf(*stage_of, worker));
   copies_.KeepAtCoordinator(worker, shards_.Repeat(worker));
+  samples_.Repeat(worker);
 }
 
 void Sessions::On(event::WorkerLeft& left) {

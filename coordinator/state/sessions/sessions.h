@@ -10,6 +10,7 @@
 #include "coordinator/state/ledger/ledger.h"
 #include "coordinator/state/life/stages.h"
 #include "coordinator/state/planning/planning.h"
+#include "coordinator/state/queries/samples.h"
 #include "coordinator/state/shards/copies.h"
 #include "coordinator/state/shards/shards.h"
 #include "coordinator/state/workers/health.h"
@@ -20,14 +21,15 @@ namespace longhaul::coordinator {
 class Sessions {
  public:
   Sessions(Ledger& ledger, Health& health, WorkerLinks& links, Stages& stages, Planning& planning,
-           Shards& shards, Copies& copies)
+           Shards& shards, Copies& copies, const Samples& samples)
       : ledger_(ledger),
         health_(health),
         links_(links),
         stages_(stages),
         planning_(planning),
         shards_(shards),
-        copies_(copies) {}
+        copies_(copies),
+        samples_(samples) {}
 
   // Refuses (v1::Reject) a worker of another protocol version or with an invalid hello message, and
   // an older process of a worker that already has a newer process.
@@ -60,6 +62,7 @@ class Sessions {
   Planning& planning_;
   Shards& shards_;
   Copies& copies_;
+  const Samples& samples_;
 };
 
 }  // namespace longhaul::coordinator

@@ -100,7 +100,8 @@ v1::CheckpointsReply CheckpointList::Render(const Run& run, const VerifiedShards
         v1::ShardHolderStatus& status = *shard.add_holders();
         status.set_worker_id(holder.worker_id());
         status.set_worker_name(holder.worker_name());
-        status.set_connected(holder.worker_id().empty() || IsConnected(ledger_, holder));
+        status.set_connected(holder.worker_id().empty() || IsFolder(holder.worker_id()) ||
+                             IsConnected(ledger_, holder));
         status.set_verified(seen);
         status.set_problem(holder.problem());
       }

@@ -107,6 +107,7 @@ void Commits::Commit(Run& run, uint64_t step, const Reports& reports) {
   for (const StageRecord& stage : run.stages) health_.DidWell(stage.worker);
   copies_.DropOutdated(run);
   if (!interim) copies_.KeepAtCoordinator(run, record.checkpoints.back());
+  if (!interim) hooks_.OnCommit(run, step);
   if (record.state == RunState::kStopped) {
     record.reason =
         fmt::format("stopped by request after step {}{}", record.step, HowToResume(run.record));

@@ -13,14 +13,15 @@
 #include "coordinator/state/ledger/moves.h"
 #include "coordinator/state/life/failures.h"
 #include "coordinator/state/shards/copies.h"
+#include "coordinator/state/shards/hooks.h"
 #include "coordinator/state/workers/health.h"
 
 namespace longhaul::coordinator {
 
 class Commits : public MoveListener {
  public:
-  Commits(Ledger& ledger, Failures& failures, Health& health, Copies& copies)
-      : ledger_(ledger), failures_(failures), health_(health), copies_(copies) {}
+  Commits(Ledger& ledger, Failures& failures, Health& health, Copies& copies, Hooks& hooks)
+      : ledger_(ledger), failures_(failures), health_(health), copies_(copies), hooks_(hooks) {}
 
   // Takes a stage's report of its shards of one checkpoint. Drops impossible reports. Fails the run
   // if two replicas of a stage wrote different parameters.
@@ -46,6 +47,7 @@ class Commits : public MoveListener {
   Failures& failures_;
   Health& health_;
   Copies& copies_;
+  Hooks& hooks_;
   PerRun<OfRun> of_;
 };
 

@@ -145,17 +145,17 @@ void Copies::AfterCopy(Run& run, const ShardCheck& check, const std::string& fai
 
 void Copies::DropOutdated(Run& run) {
   std::vector<v1::CheckpointManifest>& all = run.record.checkpoints;
-  const uint64_t safe = NewestSafe(run.record);
+  const uint64_t safe = NewestSafe(run.record), stored = NewestStored(run.record);
   const size_t most = std::max<size_t>(run.record.spec.checkpoint.keep, 1);
   // A newer set, left behind by a worker that was away, may be complete only now.
   const bool trains = run.record.state == RunState::kRunning;
   size_t kept = 0;
   std::vector<v1::CheckpointManifest> left, outdated;
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
-    const bool keeps = it == all.rbegin() || it->step() == safe ||
-                       shards_.book().IsCopying(run.record.id, it->step()) ||
-                       (!trains && it->step() == run.record.step) ||
-                       (!it->interim() && kept < most);
+    const bool keeps =
+        it == all.rbegin() || it->step() == safe || it->step() == stored ||
+        it->step() == run.storing || shards_.book().IsCopying(run.record.id, it->step()) ||
+        (!trains && it->step() == run.record.step) || (!it->interim() && kept < most);
     if (keeps && !it->interim()) ++kept;
     (keeps ? left : outdated).push_back(std::move(*it));
   }

@@ -31,8 +31,9 @@ class Copies : public MoveListener {
   // (run and step), of which the worker already sends or receives files.
   void KeepAtCoordinator(const Worker& worker, const std::set<std::pair<RunId, uint64_t>>& copying);
   // Drops old checkpoints. Keeps the newest checkpoint.keep ones, not counting interim checkpoints,
-  // which are made only for recovery. Also keeps the very newest, the newest safe one, one that is
-  // being copied and, until the run trains, the one from which the run resumes.
+  // which are made only for recovery. Also keeps the very newest, the newest safe one, the newest
+  // in an object store, one that is being copied and, until the run trains, the one from which the
+  // run resumes.
   void DropOutdated(Run& run);
 
   void OnMove(Run& run, const Transition& row) override;

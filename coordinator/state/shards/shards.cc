@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "coordinator/state/ledger/manifests.h"
+#include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/text.h"
+#include "run/stored/stored_checkpoint.h"
 
 namespace longhaul::coordinator {
 
@@ -41,7 +43,7 @@ void Shards::Start(ShardCheck check) {
   if (started.worker) {
     Send(*ledger_.FindWorker(*started.worker), id, started);
   } else {
-    ledger_.Do(command::CheckCopies{id, started.files});
+    ledger_.Do(command::CheckCopies{id, started.files, started.folder});
   }
 }
 
@@ -55,7 +57,17 @@ ConnectedWorkers Shards::Connected() const {
 
 void Shards::Send(const Worker& worker, uint64_t id, const ShardCheck& check) {
   v1::WorkerCommand command = ledger_.CommandFor(check.run, check.epoch);
+  if (check.takes) {
+    v1::TakeShards& take = *command.mutable_take_shards();
+    take.set_check(id);
+    take.set_step(check.step);
+    for (const v1::CheckpointFile& file : check.files) *take.add_files() = file;
+    *take.mutable_from_folder() = *check.folder;
+    ledger_.Send(worker, std::move(command));
+    return;
+  }
   v1::CheckShards& wanted = *command.mutable_check_shards();
+  if (check.folder) *wanted.mutable_to_folder() = *check.folder;
   wanted.set_check(id);
   wanted.set_step(check.step);
   wanted.set_copy(check.copy);
@@ -108,17 +120,26 @@ void Shards::OnChecked(Worker& worker, const v1::WorkerMessage& message) {
                       ledger_.Label(worker), asked.name(), check.step, Quoted(said->problem()));
       continue;
     }
+    if (check.takes) {
+      const std::string sentence = NoteTaken(
+          run, check, worker, said == answer.shards().end() ? v1::ShardState() : *said, *file);
+      if (!sentence.empty()) failure = sentence;
+      continue;
+    }
     const std::string problem = said == answer.shards().end() ? "its worker did not say how it is"
                                                               : Quoted(said->problem());
-    NoteProblem(run, check.step, *file, worker, problem);
+    NoteProblem(run, check.step, *file, worker.id.value(), "worker " + ledger_.Label(worker),
+                problem);
     if (!problem.empty()) continue;
     book_.NoteVerified(check, asked);
     if (!check.copy) continue;
+    // In a folder it counts when the whole checkpoint is there (stored.h). At the coordinator it
+    // was noted when it came.
+    const bool is_noted = check.folder.has_value() || (!check.to && IsCopied(*file));
+    if (said->copied() && is_noted) continue;
     if (said->copied() && check.to) {
       const Worker* holder = ledger_.FindWorker(*check.to);
       AddHolder(check.to->value(), holder == nullptr ? "" : holder->hello.name(), file);
-    } else if (said->copied() && IsCopied(*file)) {
-      // It was noted when it came.
     } else if (said->copied()) {
       failure = fmt::format(
           "worker {} says that it has sent {} of the checkpoint of step {}, and it has not come",
@@ -127,7 +148,9 @@ void Shards::OnChecked(Worker& worker, const v1::WorkerMessage& message) {
       const Worker* holder = check.to ? ledger_.FindWorker(*check.to) : nullptr;
       failure = fmt::format("worker {} could not send {} of the checkpoint of step {}{}: {}",
                             ledger_.Label(worker), asked.name(), check.step,
-                            holder == nullptr ? "" : " to worker " + ledger_.Label(*holder),
+                            check.folder        ? " to " + check.folder->address()
+                            : holder == nullptr ? ""
+                                                : " to worker " + ledger_.Label(*holder),
                             Quoted(said->copy_error()));
     }
   }
@@ -172,16 +195,27 @@ void Shards::On(event::CopiesChecked& checked) {
   for (size_t i = 0; i < check.files.size() && i < checked.problems.size(); ++i) {
     v1::CheckpointFile* file = FindFile(run, check.step, check.files[i]);
     if (file == nullptr) continue;
+    const bool unreadable = i < checked.unreadable.size() && checked.unreadable[i];
+    if (check.folder && !unreadable) {
+      NoteProblem(run, check.step, *file, check.folder->address(), check.folder->address(),
+                  checked.problems[i]);
+    }
     if (checked.problems[i].empty()) {
       book_.NoteVerified(check, check.files[i]);
       continue;
     }
-    if (i < checked.unreadable.size() && checked.unreadable[i]) {
-      failure = fmt::format(
-          "the coordinator cannot look at its copy of {} of the checkpoint of step {}: {}",
-          file->name(), check.step, checked.problems[i]);
+    // Whoever else holds the file is looked at, too.
+    if (unreadable && check.folder && (IsCopied(*file) || HoldersWithinReach(ledger_, *file) > 0)) {
       continue;
     }
+    if (unreadable) {
+      failure =
+          fmt::format("the coordinator cannot look at {} of {} of the checkpoint of step {}: {}",
+                      check.folder ? "the copy in " + check.folder->address() : "its copy",
+                      file->name(), check.step, checked.problems[i]);
+      continue;
+    }
+    if (check.folder) continue;
     RemoveHolder("", file);
     ledger_.Log(&run, "checkpoint",
                 "the coordinator's copy of {} of the checkpoint of step {} is lost: {}",
@@ -191,21 +225,19 @@ void Shards::On(event::CopiesChecked& checked) {
   End(check, failure);
 }
 
-void Shards::NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const Worker& worker,
-                         const std::string& problem) {
+void Shards::NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const std::string& id,
+                         const std::string& label, const std::string& problem) {
   auto& holders = *file.mutable_holders();
-  const auto holder = std::find_if(holders.begin(), holders.end(), [&](const auto& one) {
-    return one.worker_id() == worker.id.value();
-  });
+  const auto holder = std::find_if(holders.begin(), holders.end(),
+                                   [&](const auto& one) { return one.worker_id() == id; });
   if (holder == holders.end() || holder->problem() == problem) return;
   holder->set_problem(problem);
   if (!problem.empty()) ledger_.Count(FaultKind::kShardDamaged);
   ledger_.Log(&run, "checkpoint",
-              problem.empty()
-                  ? fmt::format("worker {}: {} of the checkpoint of step {} is whole again",
-                                ledger_.Label(worker), file.name(), step)
-                  : fmt::format("worker {}: {} of the checkpoint of step {} is damaged: {}",
-                                ledger_.Label(worker), file.name(), step, problem));
+              problem.empty() ? fmt::format("{}: {} of the checkpoint of step {} is whole again",
+                                            label, file.name(), step)
+                              : fmt::format("{}: {} of the checkpoint of step {} is damaged: {}",
+                                            label, file.name(), step, problem));
 }
 
 void Shards::End(const ShardCheck& check, const std::string& failure) {
@@ -238,7 +270,7 @@ std::set<std::pair<RunId, uint64_t>> Shards::Repeat(const Worker& worker) {
   for (const uint64_t id : book_.AskedOf(worker.id)) {
     const ShardCheck& check = *book_.Find(id);
     Send(worker, id, check);
-    if (check.copy) copying.insert({check.run, check.step});
+    if (check.copy && !check.folder) copying.insert({check.run, check.step});
   }
   return copying;
 }
@@ -283,6 +315,23 @@ void Shards::Drop(const Run& run, const v1::CheckpointManifest& manifest) {
     if (IsCopied(file) && !IsNamedCopy(file.sha256())) copies.sha256.push_back(file.sha256());
   }
   if (!copies.sha256.empty()) ledger_.Do(std::move(copies));
+  DropFromFolder(run, manifest);
+}
+
+// Only what this run has written: a checkpoint that it began from belongs to another run.
+void Shards::DropFromFolder(const Run& run, const v1::CheckpointManifest& manifest) {
+  const std::string& to = run.record.spec.checkpoint.to;
+  if (to.empty()) return;
+  const std::string folder = stored::FolderOfRun(to, run.record.id.value());
+  const bool is_there = std::ranges::any_of(manifest.files(), [&](const v1::CheckpointFile& file) {
+    return std::ranges::any_of(file.holders(), [&](const v1::ShardHolder& holder) {
+      return holder.worker_id().starts_with(folder);
+    });
+  });
+  if (!is_there) return;
+  command::TrimFolder trim{.run = run.record.id, .address = folder, .dropped = {manifest.step()}};
+  for (const v1::CheckpointManifest& kept : run.record.checkpoints) trim.kept.insert(kept.step());
+  ledger_.Do(std::move(trim));
 }
 
 }  // namespace longhaul::coordinator

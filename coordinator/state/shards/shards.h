@@ -44,9 +44,13 @@ class Shards : public MoveListener {
   void StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purpose,
                      const WorkerId& source, const std::optional<WorkerId>& to,
                      std::vector<v1::CheckpointFile> files);
+  // Makes `source`, which must be connected, write copies of files into a folder of an object
+  // store.
+  void StartUpload(const Run& run, uint64_t step, const WorkerId& source,
+                   const v1::StoredFolder& folder, std::vector<v1::CheckpointFile> files);
   // Begins each move: a connected holder sends the shard to the worker that needs the shard. If the
   // two cannot reach each other, the holder sends the shard to the coordinator, once for all
-  // workers.
+  // workers. Where no holder is connected, the worker fetches the shard from an object store.
   void BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves);
 
   // ---- Answers
@@ -81,9 +85,17 @@ class Shards : public MoveListener {
   void Start(ShardCheck check);
   void Send(const Worker& worker, uint64_t id, const ShardCheck& check);
   void SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerCommand to_source);
+  void StartFetch(const Run& run, uint64_t step, const WorkerId& worker,
+                  const v1::StoredFolder& folder, std::vector<v1::CheckpointFile> files);
+  // Notes what a worker says of a file that it was to fetch from an object store. Returns why it
+  // has no such file though the folder may have; "": it has, or the folder has none.
+  std::string NoteTaken(Run& run, const ShardCheck& check, const Worker& worker,
+                        const v1::ShardState& said, v1::CheckpointFile& file);
+  void DropFromFolder(const Run& run, const v1::CheckpointManifest& manifest);
   ConnectedWorkers Connected() const;
-  void NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const Worker& worker,
-                   const std::string& problem);
+  // `holder`: an id as in v1::ShardHolder; `label` names it for people.
+  void NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const std::string& holder,
+                   const std::string& label, const std::string& problem);
   void End(const ShardCheck& check, const std::string& failure);
   void GiveUp(uint64_t id, const std::string& why);
   double LineBetween(const Run& run, const Worker& source, const Worker& holder) const;
@@ -93,7 +105,7 @@ class Shards : public MoveListener {
   Ledger& ledger_;
   const WorkerLinks& links_;
   ShardBook book_;
-  std::array<Done, 3> done_;  // by purpose
+  std::array<Done, 5> done_;  // by purpose
 };
 
 }  // namespace longhaul::coordinator

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/shards/shards.h"
+#include "coordinator/state/text.h"
 #include "planner/links.h"
 #include "proto/wire/transfer_word.h"
 #include "run/plan/proto/plan_proto.h"
@@ -31,6 +32,8 @@ void Shards::BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMo
   if (moves.empty()) return;
   uint64_t bytes = 0;
   std::map<std::pair<WorkerId, WorkerId>, std::vector<v1::CheckpointFile>> direct;
+  std::map<std::pair<WorkerId, std::string>, std::vector<v1::CheckpointFile>> from_folders;
+  std::map<std::string, v1::StoredFolder> folders;
   std::map<std::string, v1::CheckpointFile> others;
   for (const ShardMove& move : moves) {
     bytes += move.file.bytes();
@@ -39,6 +42,10 @@ void Shards::BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMo
     if (source != nullptr && to != nullptr && to->session &&
         links_.PathBetween(run, *source, *to).ok()) {
       direct[{source->id, to->id}].push_back(move.file);
+    } else if (const v1::ShardHolder* stored = StoredCopyOf(move.file);
+               stored != nullptr && to != nullptr && to->session) {
+      from_folders[{to->id, stored->worker_id()}].push_back(move.file);
+      folders[stored->worker_id()] = FolderOf(*stored);
     } else {
       others[move.file.name()] = move.file;
     }
@@ -49,6 +56,9 @@ void Shards::BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMo
   for (auto& [ends, files] : direct) {
     StartTransfer(run, step, ShardCheck::Purpose::kResume, ends.first, ends.second,
                   std::move(files));
+  }
+  for (auto& [key, fetched] : from_folders) {
+    StartFetch(run, step, key.first, folders[key.second], std::move(fetched));
   }
   std::vector<v1::CheckpointFile> files;
   for (auto& [name, file] : others) files.push_back(std::move(file));
@@ -76,6 +86,51 @@ void Shards::StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose pu
     check.limit = std::min(kLongestTransfer, kTransferSlack + under_way) + kAnswerSlack;
   }
   Start(std::move(check));
+}
+
+void Shards::StartUpload(const Run& run, uint64_t step, const WorkerId& source,
+                         const v1::StoredFolder& folder, std::vector<v1::CheckpointFile> files) {
+  ShardCheck check{.purpose = ShardCheck::Purpose::kStore,
+                   .run = run.record.id,
+                   .epoch = run.record.epoch,
+                   .step = step};
+  check.worker = source;
+  check.incarnation = ledger_.FindWorker(source)->incarnation;
+  check.files = std::move(files);
+  check.copy = true;
+  check.folder = folder;
+  check.limit = kLongestTransfer;  // the worker ends it earlier where nothing moves
+  Start(std::move(check));
+}
+
+void Shards::StartFetch(const Run& run, uint64_t step, const WorkerId& worker,
+                        const v1::StoredFolder& folder, std::vector<v1::CheckpointFile> files) {
+  ShardCheck check{.purpose = ShardCheck::Purpose::kResume,
+                   .run = run.record.id,
+                   .epoch = run.record.epoch,
+                   .step = step};
+  check.worker = worker;
+  check.incarnation = ledger_.FindWorker(worker)->incarnation;
+  check.files = std::move(files);
+  check.folder = folder;
+  check.takes = true;
+  check.limit = kLongestTransfer;
+  Start(std::move(check));
+}
+
+std::string Shards::NoteTaken(Run& run, const ShardCheck& check, const Worker& worker,
+                              const v1::ShardState& said, v1::CheckpointFile& file) {
+  const std::string& folder = check.folder->address();
+  const std::string problem = Quoted(said.problem());
+  NoteProblem(run, check.step, file, folder, folder, problem);
+  if (!problem.empty()) return "";
+  if (said.copied()) {
+    AddHolder(worker.id.value(), worker.hello.name(), &file);
+    return "";
+  }
+  return fmt::format("worker {} could not fetch {} of the checkpoint of step {} from {}: {}",
+                     ledger_.Label(worker), file.name(), check.step, folder,
+                     said.copy_error().empty() ? "it did not say why" : Quoted(said.copy_error()));
 }
 
 // Both ends hear of it. Where one of them has just gone, nothing is sent, and Lose ends the check.

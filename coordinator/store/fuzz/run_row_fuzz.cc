@@ -17,7 +17,7 @@
 namespace longhaul::coordinator {
 namespace {
 
-constexpr int kColumns = 22;  // of kUpsertRun
+constexpr int kColumns = 23;  // of kUpsertRun
 constexpr int kSpecColumn = 7;
 constexpr std::string_view kSeparator = "%%";
 
@@ -69,7 +69,8 @@ class Table {
              .Execute("CREATE TABLE runs(id PRIMARY KEY, name, state, reason, epoch, step, "
                       "spec_yaml, link_secret, data_files, data, plan, checkpoints, "
                       "submitted_unix_ms, started_unix_ms, ended_unix_ms, stop_asked, attempts, "
-                      "best_step, last_error, owner, resize_asked, replicas_wanted)")
+                      "best_step, last_error, owner, resize_asked, replicas_wanted, "
+                      "samples)")
              .ok()) {
       std::abort();
     }

@@ -53,14 +53,19 @@ completion; 'messages' are rendered by the tokenizer's chat template, and the lo
 Conversations may also be 'conversations' (ShareGPT), 'instruction', 'input' and 'output' (Alpaca), 'prompt' and
 'completion' as lists of messages, or 'chosen'. --map names other fields.
 
-Token files are taken where they lie: .bin of nanoGPT, llm.c and Megatron (with its .idx), .npy."""
+With --pairs a record has a 'chosen' and a 'rejected' answer, and both become documents.
+
+Token files are taken where they lie: .bin of nanoGPT, llm.c and Megatron (with its .idx), .npy.
+
+Files may be at addresses, which are downloaded first: hf://datasets/ORG/NAME[@REVISION]/PATH, s3://BUCKET/KEY,
+gs://BUCKET/KEY, https://HOST/PATH. A folder there means all files in it that are of the kinds above."""
 
 
 def add_prepare(commands):
     command = commands.add_parser("prepare", help="make a data set of texts or token files", description=PREPARE,
                                   formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    command.add_argument("files", nargs="+", metavar="FILE", help="what to train on")
-    command.add_argument("--tokenizer", metavar="PATH", help="tokenizer.json, or a folder that has it")
+    command.add_argument("files", nargs="+", metavar="FILE", help="what to train on: files, or addresses")
+    command.add_argument("--tokenizer", metavar="PATH", help="tokenizer.json, a folder that has it, or an address")
     command.add_argument("--out", metavar="DIR", required=True, help="the data set's folder")
     command.add_argument("--force", action="store_true", help="replace the data set that is there")
     command.add_argument("--validation", nargs="+", action="extend", default=[], metavar="FILE",
@@ -83,6 +88,9 @@ def add_prepare(commands):
     group.add_argument("--chat-template", metavar="FILE", help="instead of the tokenizer's")
     group.add_argument("--pack", type=context, default=0, metavar="CONTEXT",
                        help="no document crosses a multiple of so many tokens")
+    group.add_argument("--pairs", action="store_true",
+                       help="records have a 'chosen' and a 'rejected' answer, for train.dpo; with --pack, as a window "
+                       "has whole pairs")
     group = command.add_argument_group("token files")
     group.add_argument("--dtype", choices=("uint16", "uint32"), help="of a .bin without header (uint16)")
     group.add_argument("--vocabulary", type=vocabulary, metavar="N",
@@ -119,16 +127,37 @@ def add_generate(commands):
         command.add_argument(f"--{name}", type=float, required=True)
 
 
+def add_tokens(commands):
+    """For `longhaul submit` and `longhaul generate` of a run."""
+    command = commands.add_parser("tokens", allow_abbrev=False)
+    command.add_argument("folder")
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="longhaul data", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_prepare(commands)
     add_show(commands)
     add_generate(commands)
+    add_tokens(commands)
     return parser.parse_args(arguments)
 
 
 def prepare(options):
+    from .fetch import Inputs
+
+    with Inputs(options) as inputs:
+        try:
+            text = prepared(options, inputs)
+        except (Problem, Problems) as error:
+            raise Problem(inputs.named(str(error))) from error
+        except OSError as error:
+            raise Problem(inputs.named(f"{error.filename or options.command}: {error.strerror}")) from error
+        print(inputs.named(text))
+
+
+def prepared(options, inputs):
+    """What is said of it."""
     from . import prepare as texts, report
 
     kinds = {options.kind or kind_or_text(path) for path in (*options.files, *options.validation)}
@@ -137,6 +166,10 @@ def prepare(options):
 
         if kinds != {files.TOKENS}:
             raise Problem("expected texts or token files, got both; make a data set of each")
+        if options.pairs:
+            raise Problem("--pairs is for records with 'chosen' and 'rejected'; the files are token files")
+        # Files that were fetched do not stay where they lie.
+        options.copy = options.copy or (bool(inputs) and not options.rewrite)
         summary = ReadyPreparation(options).run()
     else:
         if options.tokenizer is None:
@@ -146,7 +179,7 @@ def prepare(options):
                 raise Problem(f"--{name} is for token files; the files are texts")
         texts.check_numpy()
         summary = texts.TextPreparation(options).run()
-    print(json.dumps(report.as_json(summary)) if options.json else report.as_text(summary, options.out))
+    return json.dumps(report.as_json(summary)) if options.json else report.as_text(summary, options.out)
 
 
 def kind_or_text(path):
@@ -168,6 +201,12 @@ def generate(options):
     command.generate(options)
 
 
+def tokens(options):
+    from . import tokens as command
+
+    command.tokens(options)
+
+
 def interrupted(*_):
     raise KeyboardInterrupt
 
@@ -178,7 +217,7 @@ def main(arguments):
             signal.signal(number, interrupted)
     options = parse(arguments)
     try:
-        {"prepare": prepare, "show": show, "generate": generate}[options.command](options)
+        {"prepare": prepare, "show": show, "generate": generate, "tokens": tokens}[options.command](options)
         sys.stdout.flush()
         return DONE
     except (Problem, Problems) as error:

@@ -22,7 +22,7 @@ def run(options):
     check_text(options.prompt)
     tokenizer = Tokenizer(options.folder, what="FROM")
     if options.chat:  # templates have the begin token in them
-        ids = tokenizer.backend.encode(conversation(tokenizer, options), add_special_tokens=False).ids
+        ids = tokenizer.backend.encode(conversation(tokenizer, options.prompt), add_special_tokens=False).ids
     else:
         ids = beginning(tokenizer, options.prompt)
     if not tokenizer.backend.encode(options.prompt, add_special_tokens=False).ids:
@@ -81,13 +81,13 @@ def follow(tokenizer, prompt_ids, prompt, lines):
         sys.stdout.flush()
 
 
-def conversation(tokenizer, options):
+def conversation(tokenizer, prompt):
     from .chat import Template
 
     template = tokenizer.chat_template(with_tools=False)
     if template is None:
         raise Problem("--chat: the model's tokenizer has no chat template; leave --chat out")
-    messages = [{"role": "user", "content": options.prompt}]
+    messages = [{"role": "user", "content": prompt}]
     text, _ = Template(template).render(messages=messages, tools=None, documents=None, add_generation_prompt=True,
                                         **tokenizer.special_tokens())
     return text

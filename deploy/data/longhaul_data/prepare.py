@@ -13,6 +13,7 @@ from .files import TEXTS
 from .folder import OutputFolder
 from .lfs import refuse_pointer
 from .pack import Packer
+from .pairs import PairPacker, check_fields
 from .pieces import Cutter, place
 from .progress import Progress
 from .report import counted
@@ -29,7 +30,10 @@ class Counts:
     cut: int = 0
     dropped_tokens: int = 0
     filled_tokens: int = 0
-    without_targets: int = 0  # documents
+    without_targets: int = 0  # documents, or pairs
+    pairs: int = 0
+    pairs_too_long: int = 0
+    same_answers: int = 0  # pairs
     first_without: tuple = None  # the first one's place
 
     def add(self, other):
@@ -70,7 +74,7 @@ def collect(errors, call, *arguments):
         return None
 
 
-def source_of(path, kind, field, names):
+def source_of(path, kind, field, names, in_pairs=False):
     """Looks into the file as far as its first record."""
     try:
         size = os.stat(path).st_size
@@ -83,7 +87,10 @@ def source_of(path, kind, field, names):
     source = Source(path, kind, size)
     if kind in files.RECORDS:
         found = readers.first_fields(path, kind)
-        if found is not None:
+        if found is not None and in_pairs:
+            check_fields(path, found, names)
+            source.names, source.style = tuple(found), records.CHOSEN
+        elif found is not None:
             source.names = tuple(found)
             source.style = records.style_of(path, found, field, names)
             source.others = tuple(records.styles(found, names)[1:]) if field is None else ()
@@ -101,6 +108,14 @@ def limit_of(options, width):
     """Tokens in a shard, at most: whole windows where documents are packed."""
     limit = max(options.shard_bytes // width, options.pack or 1)
     return limit // options.pack * options.pack if options.pack else limit
+
+
+def left_out(counts, context):
+    """A sentence for each reason for which pairs were left out."""
+    return [f"{counted(number, 'pair')} left out: {why}" for number, why in (
+        (counts.pairs_too_long, f"the two answers with their prompts are longer than {context} tokens (--pack)"),
+        (counts.same_answers, "both answers are the same"),
+        (counts.without_targets, "an answer has no token whose loss counts")) if number]
 
 
 def copy_tokenizer(tokenizer, end_token, folder):
@@ -123,7 +138,7 @@ class TextPreparation:
             errors.append(self._folder.problem)
         self._tokenizer = collect(errors, Tokenizer, options.tokenizer)
         self._names = collect(errors, Names, options.map) or Names()
-        looked = [collect(errors, source_of, path, options.kind, options.field, self._names)
+        looked = [collect(errors, source_of, path, options.kind, options.field, self._names, options.pairs)
                   for path in (*options.files, *options.validation)]
         self._training, self._validation = looked[:len(options.files)], looked[len(options.files):]
         self._chat = None
@@ -132,7 +147,7 @@ class TextPreparation:
             self._begin = collect(errors, self._begin_token)
             errors += self._vocabulary_problems()
             self._prepare_chat(errors)
-        errors += inside_of(self._folder, options)
+        errors += inside_of(self._folder, options) + self._pair_problems()
         if errors:
             raise Problems(errors)
         self._cutter = Cutter(self._tokenizer.backend)
@@ -159,6 +174,18 @@ class TextPreparation:
                     f"{wanted}"]
         return []
 
+    def _pair_problems(self):
+        if not self._options.pairs:
+            return []
+        errors = []
+        if not self._options.pack:
+            errors.append("--pairs: expected --pack CONTEXT, too: a window of a run has whole pairs, so they are laid "
+                          "out for one model.context")
+        if self._options.field is not None:
+            errors.append("--field is for records with one text; pairs have 'chosen' and 'rejected' (--map)")
+        return errors + [f"{source.path}: expected records with 'chosen' and 'rejected' (--pairs), got a text file"
+                         for source in self._training + self._validation if source and source.kind == TEXTS]
+
     def _prepare_chat(self, errors):
         template_of = self._tokenizer.chat_template
         if self._options.chat_template is not None:
@@ -183,15 +210,21 @@ class TextPreparation:
                 training, counts, targets = self._write("training", self._training, progress)
                 validation, validation_counts, validation_targets = self._write(
                     "validation", self._validation, progress)
-                self._check_targets("the files", counts, targets)
-                self._check_targets("--validation", validation_counts, validation_targets)
+                if not self._options.pairs:
+                    self._check_targets("the files", counts, targets)
+                    self._check_targets("--validation", validation_counts, validation_targets)
                 made = manifest.make(
                     tokenizer=copy_tokenizer(self._tokenizer, self._end, folder.path), end_token=self._end,
                     vocabulary=self._vocabulary, width=self._width, packed=self._options.pack,
                     documents=counts.documents,
                     validation_documents=validation_counts.documents,
                     ends_inside=counts.ends_inside + validation_counts.ends_inside, training=training,
-                    validation=validation, targets=targets if self._masked else None)
+                    validation=validation, targets=targets if self._masked else None,
+                    pairs=counts.pairs if self._options.pairs else None)
+                if self._options.pairs:
+                    self._check_pairs("the files", counts)
+                    if self._validation:
+                        self._check_pairs("--validation", validation_counts)
                 if counts.documents == 0:
                     raise Problem("expected a document at least, the files have none")
                 manifest.write(folder.path, made)
@@ -201,21 +234,28 @@ class TextPreparation:
         return Summary(made, counts, validation_counts, total, progress.seconds,
                        targets if self._masked else None, self._notes(counts, validation_counts))
 
-    def _documents(self, sources, progress):
+    def _documents(self, sources, progress, counts):
         for source in sources:
             if source.kind == TEXTS:
                 yield from texts.open_documents(source.path, self._cutter, self._options.split_on, progress)
             else:
-                style = records.Style(source.style, self._options.field, self._cutter, self._chat, self._names)
+                style = records.Style(source.style, self._options.field, self._cutter, self._chat, self._names,
+                                      self._options.pairs)
                 yield from records.open_records(source.path, source.kind, style, source.names, progress)
+                counts.same_answers += style.same_answers
             progress.file_done(source.size)
 
     def _check_targets(self, what, counts, targets):
         if self._masked and counts.documents and targets == 0:
             raise Problem(no_targets(what, counts, self._chat.roles() if self._chat else ""))
 
+    def _check_pairs(self, what, counts):
+        if counts.pairs == 0:
+            raise Problem("; ".join([f"{what}: expected a pair at least, got none",
+                                     *left_out(counts, self._options.pack)]))
+
     def batches(self, sources, progress, counts):
-        return batches_of(self._documents(sources, progress), counts)
+        return batches_of(self._documents(sources, progress, counts), counts)
 
     def encoder(self):
         return Encoder(self._tokenizer.backend, self._width, self._end, self._begin, self._masked)
@@ -225,8 +265,9 @@ class TextPreparation:
         counts, pack = Counts(), self._options.pack
         limit = limit_of(self._options, self._width)
         writer = ShardWriter(self._folder.path, name, self._width, limit, self._masked)
-        packer = Packer(writer, pack, self._end, self._width) if pack else None
-        count = TargetCount(pack) if self._masked else None
+        in_pairs = self._options.pairs
+        packer = (PairPacker if in_pairs else Packer)(writer, pack, self._end, self._width) if pack else None
+        count = TargetCount(pack) if self._masked and not in_pairs else None
         for encoded in in_order(self.encoder(), self.batches(sources, progress, counts)):
             counts.documents += sum(piece.last for piece in encoded.pieces)
             counts.ends_inside += encoded.ends_inside
@@ -236,7 +277,12 @@ class TextPreparation:
                 packer.add(encoded)
             else:
                 writer.write(encoded.ids, encoded.mask)
-        if packer:
+        if in_pairs:
+            packer.finish()
+            counts.pairs, counts.pairs_too_long = packer.pairs, packer.too_long
+            counts.documents, counts.ends_inside = 2 * packer.pairs, 0
+            counts.without_targets, counts.filled_tokens = packer.without_targets, packer.filled_tokens
+        elif packer:
             packer.finish()
             counts.cut, counts.dropped_tokens = packer.cut_documents, packer.dropped_tokens
             counts.filled_tokens = packer.filled_tokens
@@ -258,7 +304,9 @@ class TextPreparation:
         if both.cut:
             notes.append(f"{both.cut} documents are longer than {self._options.pack} tokens and were cut; "
                          f"{both.dropped_tokens} tokens of conversations and completions were left out")
-        if both.without_targets:
+        if self._options.pairs:
+            notes += left_out(both, self._options.pack)
+        elif both.without_targets:
             notes.append(f"{counted(both.without_targets, 'document')} without a token whose loss counts, the first of "
                          f"{place(both.first_without)}")
         notes += [f"{source.path}: {source.style} is taken, although there is {' and '.join(source.others)}"

@@ -1,6 +1,6 @@
 """What the records of a file are, by their fields, and how each becomes a document: texts, prompts with
 completions, conversations."""
-from . import readers
+from . import pairs, readers
 from .errors import Findings, Problem
 from .fields import Names, quoted
 from .messages import Conversation, Reader
@@ -39,10 +39,13 @@ def styles(found, names):
 
 
 class Style:
-    """How records of one file become pieces."""
+    """How records of one file become pieces. `in_pairs`: a record has a chosen and a rejected answer, and becomes two
+    documents."""
 
-    def __init__(self, style, field, cutter, chat, names=None):
+    def __init__(self, style, field, cutter, chat, names=None, in_pairs=False):
         self.style = style
+        self._in_pairs = in_pairs
+        self.same_answers = 0  # pairs that were left out because both answers are the same
         self._names = names or Names()
         self._field = field or self._names.theirs("text")
         self._cutter = cutter
@@ -57,6 +60,9 @@ class Style:
 
     def pieces(self, where, record):
         """Lists of pieces: one list a document, but of long texts one a piece. Empty: an empty document."""
+        if self._in_pairs:
+            yield from self._two(where, record)
+            return
         if self.style == TEXT:
             text = self._text(where, record, self._field)
             if not text:
@@ -66,11 +72,44 @@ class Style:
             return
         pair = self._pair(where, record)
         if pair is not None:
-            prompt, completion = (bounded(text, where) for text in pair)
-            yield [Piece(prompt, where, last=False, loss=False, rest=False),
-                   Piece(completion, where, first=False, loss=True, rest=False)]
+            yield self._completed(where, *pair)
             return
         yield from self._chat.pieces(where, self._conversation(Reader(where, self._names), record))
+
+    @staticmethod
+    def _completed(where, prompt, completion):
+        return [Piece(bounded(prompt, where), where, last=False, loss=False, rest=False),
+                Piece(bounded(completion, where), where, first=False, loss=True, rest=False)]
+
+    def _two(self, where, record):
+        """The documents of a chosen and of a rejected answer."""
+        chosen, rejected = (self._value(where, record, self._names.theirs(ours)) for ours in pairs.NEEDED)
+        prompt = record.get(self._names.theirs("prompt"))
+        if any(isinstance(value, list) for value in (prompt, chosen, rejected)):
+            yield from self._two_conversations(where, record)
+            return
+        found = pairs.texts(where, prompt and self._text(where, record, self._names.theirs("prompt")), chosen, rejected)
+        if found is None:
+            self.same_answers += 1
+            return
+        for answer in found[1:]:
+            yield self._completed(where, found[0], answer)
+
+    def _two_conversations(self, where, record):
+        reader = Reader(where, self._names)
+        value = {ours: record.get(self._names.theirs(ours)) for ours in ("prompt", "chosen", "rejected", "tools")}
+        prompt = [] if value["prompt"] is None else self._turns(reader, value["prompt"], "prompt", "user")
+        sides = [self._turns(reader, value[ours], ours, "assistant") for ours in pairs.NEEDED]
+        found = pairs.conversations(where, prompt, *sides, reader.tools(value["tools"]))
+        if found is None:
+            self.same_answers += 1
+            return
+        documents = [list(self._chat.pieces(where, conversation)) for conversation in found]
+        if any(len(each) != 1 for each in documents):
+            raise Problem(f"{place(where)}: the chat template rewrites earlier messages, so an answer of several "
+                          "messages has no text of its own; end the prompt before the last message, or name another "
+                          "template with --chat-template")
+        yield from (each[0] for each in documents)
 
     def _value(self, where, record, name):
         if name not in record:

@@ -4,7 +4,8 @@ from . import manifest
 
 def as_json(summary):
     made = summary.manifest
-    return {"documents": made["documents"], "tokens": manifest.tokens_of(made["training"]),
+    return {"documents": made["documents"], **({"pairs": made["pairs"]} if "pairs" in made else {}),
+            "tokens": manifest.tokens_of(made["training"]),
             "validation_documents": made["validation_documents"],
             "validation_tokens": manifest.tokens_of(made["validation"]), "targets": summary.targets,
             "vocabulary": made["vocabulary"], "bytes_per_token": made["bytes_per_token"],
@@ -24,6 +25,8 @@ def as_text(summary, out):
     tokens, validation = manifest.tokens_of(made["training"]), manifest.tokens_of(made["validation"])
     lines = [f"{out}: {counted(made['documents'], 'document')}, {counted(tokens, 'token')} of "
              f"{made['bytes_per_token']} bytes in {counted(len(made['training']), 'shard')}"]
+    if "pairs" in made:
+        lines.append(f"pairs: {counted(made['pairs'], 'pair')} of answers")
     if validation:
         lines.append(f"validation: {counted(made['validation_documents'], 'document')}, "
                      f"{counted(validation, 'token')} in {counted(len(made['validation']), 'shard')}")

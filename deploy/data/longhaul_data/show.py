@@ -42,8 +42,8 @@ def numbers(folder, made):
     tokens = manifest.tokens_of(made["training"])
     return {"tokenizer": tokenizer and tokenizer["name"], "vocabulary": made["vocabulary"],
             "end_token": made["end_token"], "bytes_per_token": made["bytes_per_token"],
-            "packed": made["packed"] or None, "documents": made["documents"], "tokens": tokens,
-            "targets": targets(folder, made["training"]),
+            "packed": made["packed"] or None, "pairs": made.get("pairs"), "documents": made["documents"],
+            "tokens": tokens, "targets": targets(folder, made["training"]),
             "validation_documents": made["validation_documents"] if made["validation"] else None,
             "validation_tokens": manifest.tokens_of(made["validation"]) if made["validation"] else None}
 

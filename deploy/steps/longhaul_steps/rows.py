@@ -56,6 +56,10 @@ def losses_of(row, run):
         metrics["loss/validation"] = number(row["validation_loss"])
         if row.get("clean_validation_loss") is not None:
             metrics["loss/validation_clean"] = row["clean_validation_loss"]
+    for of in ("", "validation_"):  # as `longhaul steps --tensorboard` calls them
+        for name in ("accuracy", "margin"):
+            if row.get(f"{of}preference_{name}") is not None:
+                metrics[f"preferences/{of}{name}"] = row[f"{of}preference_{name}"]
     return metrics
 
 

@@ -98,7 +98,7 @@ BlobBuffer Received(BoundaryCodec* codec, std::span<const std::byte> bytes) {
 TEST_P(BoundaryCodecTest, SpeaksAsTheCodecDoesOnTheHost) {
   for (const char* const text : kCodecs) {
     const auto codec = Codec(text);
-    auto made = place_->Create({kShape, codec, codec});
+    auto made = place_->Create({.shape = kShape, .send = codec, .receive = codec});
     ASSERT_TRUE(made.ok()) << text << ": " << made.status();
     Memory sender(*codec), receiver(*codec), wanted_sender(*codec), wanted_receiver(*codec);
     for (uint64_t step = 1; step <= 3; ++step) {
@@ -127,7 +127,8 @@ TEST_P(BoundaryCodecTest, PredictsAsTheCodecDoesOnTheHost) {
   constexpr uint32_t kVocabulary = 50;
   for (const char* const text : {"predict:pairs=64/gauss:bits=4", "predict:pairs=0/none"}) {
     const auto codec = Codec(text);
-    auto made = place_->Create({kShape, codec, codec, kVocabulary});
+    auto made = place_->Create(
+        {.shape = kShape, .send = codec, .receive = codec, .vocabulary = kVocabulary});
     ASSERT_TRUE(made.ok()) << text << ": " << made.status();
     BoundaryCodec& boundary = **made;
     const auto shape = codec::predict::TablesShapeFor(*codec, kVocabulary, kShape.channels);
@@ -165,7 +166,8 @@ TEST_P(BoundaryCodecTest, PredictsAsTheCodecDoesOnTheHost) {
     const auto saved = boundary.SaveTables();
     ASSERT_TRUE(saved.ok()) << saved.status();
     EXPECT_TRUE(std::ranges::equal(saved->memory(), wanted->memory()));
-    auto other = place_->Create({kShape, codec, codec, kVocabulary});
+    auto other = place_->Create(
+        {.shape = kShape, .send = codec, .receive = codec, .vocabulary = kVocabulary});
     ASSERT_TRUE(other.ok()) << other.status();
     EXPECT_NE(*(*other)->TablesCheck(), wanted->check());
     ASSERT_TRUE((*other)->RestoreTables(*saved).ok());
@@ -176,7 +178,7 @@ TEST_P(BoundaryCodecTest, PredictsAsTheCodecDoesOnTheHost) {
 // As many as are in flight, while others come and go.
 TEST_P(BoundaryCodecTest, WhatItGaveStaysAsItIs) {
   const auto codec = Codec("tah");
-  auto made = place_->Create({kShape, codec, codec});
+  auto made = place_->Create({.shape = kShape, .send = codec, .receive = codec});
   ASSERT_TRUE(made.ok()) << made.status();
   Memory memory(*codec);
   std::vector<EncodedBlob> blobs;
@@ -203,7 +205,7 @@ TEST_P(BoundaryCodecTest, WhatItGaveStaysAsItIs) {
 // Calls of both in turn, while what the other one gave is there.
 TEST_P(BoundaryCodecTest, AnotherCodecWorksInItsMemory) {
   const auto coarse = Codec("fixed:bits=4"), none = Codec("none");
-  auto made = place_->Create({kShape, coarse, coarse});
+  auto made = place_->Create({.shape = kShape, .send = coarse, .receive = coarse});
   ASSERT_TRUE(made.ok()) << made.status();
   auto clean = (*made)->Sharing(none);
   ASSERT_TRUE(clean.ok()) << clean.status();
@@ -241,7 +243,7 @@ TEST_P(BoundaryCodecTest, AnotherCodecWorksInItsMemory) {
 
 TEST_P(BoundaryCodecTest, ACodecThatNeedsMoreMemorySharesNone) {
   const auto none = Codec("none");
-  auto made = place_->Create({kShape, none, none});
+  auto made = place_->Create({.shape = kShape, .send = none, .receive = none});
   ASSERT_TRUE(made.ok()) << made.status();
   const Status status = (*made)->Sharing(Codec("gauss:bits=4")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -250,7 +252,7 @@ TEST_P(BoundaryCodecTest, ACodecThatNeedsMoreMemorySharesNone) {
 
 TEST_P(BoundaryCodecTest, CountsWhatIsNotFinite) {
   const auto codec = Codec("fixed:bits=6");
-  auto made = place_->Create({kShape, codec, codec});
+  auto made = place_->Create({.shape = kShape, .send = codec, .receive = codec});
   ASSERT_TRUE(made.ok()) << made.status();
   std::vector<float> values = Values(1);
   values[5] = std::numeric_limits<float>::quiet_NaN();
@@ -264,7 +266,7 @@ TEST_P(BoundaryCodecTest, CountsWhatIsNotFinite) {
 TEST_P(BoundaryCodecTest, RefusesWhatNoPeerMaySend) {
   for (const char* const text : kCodecs) {
     const auto codec = Codec(text);
-    auto made = place_->Create({kShape, codec, codec});
+    auto made = place_->Create({.shape = kShape, .send = codec, .receive = codec});
     ASSERT_TRUE(made.ok()) << made.status();
     Memory sender(*codec), receiver(*codec);
     const std::vector<std::byte> good = Reference(*codec, Values(1), sender.ContextOf(1));

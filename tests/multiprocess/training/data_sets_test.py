@@ -16,6 +16,7 @@ import sys
 import threading
 
 from cases import run_cases
+from remote_model_test import RemoteCluster
 from training_test import GPT, NONE, RUN, expect_equal, wait_for
 
 CHUNK, CONTEXT, END = 4096, 64, 0
@@ -245,4 +246,4 @@ CASES = {"epochs": epochs, "exported": exported, "reads": reads_what_it_says, "w
 if __name__ == "__main__":
     if len(sys.argv) < 2 or not pathlib.Path(sys.argv[1]).is_dir():
         sys.exit(__doc__)
-    sys.exit(run_cases(CASES))
+    sys.exit(run_cases(CASES, kind=RemoteCluster))

@@ -1,11 +1,13 @@
 """Stages that are shared by a group of ranks, over real processes: 2 workers with 2 CPU ranks each.
 
-usage: group_test.py BIN_DIR [parity|models|resume|experts|chosen|predict|refused ...]
+usage: group_test.py BIN_DIR [parity|models|resume|experts|chosen|predict|refused|samples ...]
 """
 import json
 import sys
 
 from cases import run_cases
+from samples_test import STEPS as SAMPLED_STEPS
+from samples_test import expect_same_ids, exported, rounds_of, sampled
 from training_test import DEFAULT, GPT, GPUS, LLAMA, MUON, Cluster, expect_equal, expect_learnt, wait_for
 
 GROUP = "group.tensor=2"
@@ -225,6 +227,20 @@ def refused(cluster):
            "group.tensor=4")
 
 
+def samples(cluster):
+    """Ranks have shares of the vocabulary, and parts of the tokens, channels or experts: all of them sample."""
+    for name, model, flags in (("parts", LLAMA, ["group.sequence=true"]), ("own", LLAMA, ["group.p=0.5"]),
+                               ("experts", MOE.replace(", balance: bias", ""), ["group.expert=2"])):
+        flags = ["--set", GROUP] + [word for flag in flags for word in ("--set", flag)]
+        losses = cluster.train(name, *flags, stages=2, steps=SAMPLED_STEPS, model=model)
+        run = sampled(cluster, f"{name}-samples", *flags, stages=2, model=model)
+        expect_equal(f"{name}, with samples and without", cluster.losses(run), losses)
+        ids = [one["ids"] for one in rounds_of(cluster, run)[-1]["samples"]]
+        if name == "own":  # has no export
+            continue
+        expect_same_ids(ids, exported(cluster, run))
+
+
 if __name__ == "__main__":
     sys.exit(run_cases({"parity": parity, "models": models, "resume": resume, "experts": experts, "chosen": chosen,
-                        "predict": predict, "refused": refused}, kind=GroupCluster, workers=2))
+                        "predict": predict, "refused": refused, "samples": samples}, kind=GroupCluster, workers=2))

@@ -86,6 +86,8 @@ class Cluster:
     """A coordinator and workers as child processes, stopped at the end of a `with`; where that ends
     badly, their logs are shown."""
 
+    LISTEN = "127.0.0.1:0"  # the coordinator
+
     def __init__(self, programs, folder, workers):
         self.programs, self.folder = pathlib.Path(programs).resolve(), pathlib.Path(folder)
         # The coordinator writes it; here nobody's certificates are mixed with a user's own.
@@ -94,7 +96,7 @@ class Cluster:
         self.processes = {}
         self.workers = range(1, workers + 1)
         self.others = set()  # names of workers that have flags of their own
-        self.start("coordinator", "longhaul-coordinator", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+        self.start("coordinator", "longhaul-coordinator", "--listen", self.LISTEN, "--http", "127.0.0.1:0")
         address = self.folder / "coordinator" / "address"
         self.address = wait_for("the coordinator's address",
                                 lambda: address.exists() and address.read_text().strip())
@@ -356,30 +358,43 @@ def transports(cluster):
     for links in [NONE, DEFAULT]:
         name = "none" if links == NONE else "tah"
         wanted = cluster.train(f"ucx-{name}", links=links)
-        expect_equal(f"grpc against ucx, {name}",
-                     cluster.train(f"grpc-{name}", links=links, transport="grpc"), wanted)
-        mixed = links.replace(" }", ", workers: { worker2: { transport: grpc } } }")
+        for other in ("tcp", "grpc"):
+            expect_equal(f"{other} against ucx, {name}",
+                         cluster.train(f"{other}-{name}", links=links, transport=other), wanted)
+        mixed = links.replace(" }", ", workers: { worker2: { transport: tcp } } }")
         path = cluster.write_run(f"mixed-{name}", links=mixed)
         plan = json.loads(cluster.cli("plan", path, "--json").stdout)
         used = [edge["transport"] for edge in (plan.get("plan") or plan)["assignment"]["edges"]]
-        if used != ["grpc", "grpc", "ucx"]:
+        if used != ["tcp", "tcp", "ucx"]:
             raise AssertionError(f"the plan has {used}")
         run = cluster.cli("submit", path, "--watch").stdout.split()[0]
-        expect_equal(f"worker2's links over grpc, {name}", cluster.losses(run), wanted)
+        expect_equal(f"worker2's links over tcp, {name}", cluster.losses(run), wanted)
     # Encrypted, over both, and what the plan says of it.
     mixed = cluster.write_run("encrypted", links=NONE.replace(" }", ", encrypt: required, workers: { "
-                                                              "worker2: { transport: grpc } } }"))
+                                                              "worker2: { transport: tcp } } }"))
     text = cluster.cli("plan", mixed).stdout
     if "Links between workers are encrypted (links.encrypt: required)" not in text:
         raise AssertionError(text)
     run = cluster.cli("submit", mixed, "--watch").stdout.split()[0]
     expect_equal("encrypted, over both", cluster.losses(run), cluster.losses("ucx-none"))
+    def start_again(number, transport):
+        cluster.kill(f"worker{number}")
+        cluster.start_worker(number, "--transport", transport)
+        return wait_for(f"worker{number} with {transport} alone", lambda: next(
+            (w for w in cluster.connected() if w["name"] == f"worker{number}" and
+             [one["transport"] for one in w["endpoints"] if one.get("addresses")] == [transport]), None))
+
+    # Each link has what both its workers listen on.
+    start_again(1, "tcp")
+    path = cluster.write_run("auto", links=NONE, transport="auto")
+    plan = json.loads(cluster.cli("plan", path, "--json").stdout)
+    edges = (plan.get("plan") or plan)["assignment"]["edges"]
+    if sorted(edge["transport"] for edge in edges) not in (["tcp", "tcp", "ucx"], ["tcp", "ucx", "ucx"]):
+        raise AssertionError(f"the plan has {edges}")
+    run = cluster.cli("submit", path, "--watch").stdout.split()[0]
+    expect_equal("transports chosen for each link", cluster.losses(run), cluster.losses("ucx-none"))
     # What a worker does not listen on is refused at once, never replaced.
-    cluster.kill("worker3")
-    cluster.start_worker(3, "--transport", "ucx")
-    listens = wait_for("worker3 without grpc", lambda: next(
-        (w for w in cluster.connected()
-         if w["name"] == "worker3" and sum(bool(one.get("addresses")) for one in w["endpoints"]) == 1), None))
+    listens = start_again(3, "ucx")
     path = cluster.write_run("refused", transport="grpc")
     result = cluster.cli("submit", path, check=False)
     if result.returncode != 1 or "worker3 has ucx only" not in result.stderr:

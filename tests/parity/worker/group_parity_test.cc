@@ -253,6 +253,27 @@ TEST(Group, EvaluatesAsOneRank) {
   EXPECT_NEAR(got, expected, 1e-5);
 }
 
+// Samples take the next tokens by these. Ranks have shares of the vocabulary of 251 tokens.
+TEST(Group, HasTheLogitsOfOneRank) {
+  const std::vector<Stage::Place> places = {{.row = 1, .token = 5}, {.row = 0, .token = 40}};
+  for (const bool sequence : {false, true}) {
+    for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kMoe}) {
+      const StageOptions options =
+          OptionsOf({.family = family, .sequence = sequence, .vocabulary = 256});
+      const Batch batch(options, 3);
+      auto one = *MakeWith(options, 1), two = *MakeWith(options, 2);
+      const auto expected = one->EvaluateLogits(Slice(), batch.input(), places);
+      const auto got = two->EvaluateLogits(Slice(), batch.input(), places);
+      ASSERT_TRUE(expected.ok() && got.ok()) << expected.status() << got.status();
+      ASSERT_EQ(expected->size(), places.size() * 251);
+      EXPECT_THAT(*got, ::testing::Pointwise(::testing::FloatNear(1e-4f), *expected));
+      // Nothing of it stays.
+      Computed computed;
+      RunStep(*two, options, 1, &computed);
+    }
+  }
+}
+
 TEST(Group, CountsTheTokensOfExpertsOnce) {
   const StageOptions options = OptionsOf({.family = ModelFamily::kMoe, .experts = 2});
   auto one = *MakeWith(options, 1), two = *MakeWith(options, 2);

@@ -194,6 +194,7 @@ struct Case {
   uint32_t ranks = 1, slices = 1;
   std::string_view kin = {};           // of Llama (tests/support/kin.h)
   std::optional<double> dropout = {};  // that of adapters at all modules; nullopt: no adapters
+  bool dpo = false;                    // with adapters
 };
 
 class MemoryParity : public ::testing::TestWithParam<Case> {};
@@ -221,8 +222,13 @@ TEST_P(MemoryParity, AMicrobatchInFlightTakesWhatThePlanSays) {
     spec.model.lora = LoraSpec{.rank = 16, .alpha = 8, .dropout = *GetParam().dropout};
     spec.model.lora->targets = model::TargetsOf(spec.model);
   }
+  if (GetParam().dpo) {
+    spec.train.dpo = DpoSpec();
+    spec.data.mask_documents = true;
+  }
 
   worker::StageOptions options;
+  options.masked_targets = options.masked_attention = GetParam().dpo;
   options.model = spec.model;
   options.train = spec.train;
   options.first = GetParam().first;
@@ -241,9 +247,14 @@ TEST_P(MemoryParity, AMicrobatchInFlightTakesWhatThePlanSays) {
   ASSERT_TRUE(stage.ok()) << stage.status();
 
   const codec::Shape shape = SliceShape(spec);
-  const std::vector<int32_t> ids(BoundaryShape(spec).samples * BoundaryShape(spec).tokens, 1);
+  const std::vector<int32_t> ids(spec.train.microbatch_size * spec.model.context, 1);
   const std::vector<float> values(shape.elements(), 0.5f);
-  const worker::Stage::Input input{ids, {values.data(), codec::Dtype::kF32, shape}, ids};
+  const std::vector<int32_t> documents(GetParam().dpo ? ids.size() : 0);
+  const worker::Stage::Input input{.tokens = ids,
+                                   .activation = {values.data(), codec::Dtype::kF32, shape},
+                                   .targets = ids,
+                                   .documents = documents,
+                                   .counted = 1};
   std::vector<std::optional<worker::BoundaryTensor>> outputs;
   std::vector<int64_t> live;
   for (uint32_t m = 0; m < 3; ++m) {
@@ -357,11 +368,19 @@ std::vector<Case> CasesOfLora() {
       }
     }
   }
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks}) {
+    for (const auto& [first, last] : {std::pair(true, false), {false, false}, {false, true}}) {
+      cases.push_back({ModelFamily::kLlama, ComputeDtype::kFp32, recompute, first, last,
+                       /*ranks=*/1, /*slices=*/1, /*kin=*/{}, /*dropout=*/0.0, /*dpo=*/true});
+    }
+    cases.push_back({ModelFamily::kLlama, ComputeDtype::kFp32, recompute, false, true, /*ranks=*/1,
+                     /*slices=*/4, /*kin=*/{}, /*dropout=*/0.0, /*dpo=*/true});
+  }
   return cases;
 }
 
 std::string NameOfCase(const ::testing::TestParamInfo<Case>& test) {
-  return fmt::format("{}{}{}{}{}{}{}",
+  return fmt::format("{}{}{}{}{}{}{}{}",
                      test.param.kin.empty() ? ToString(test.param.family) : test.param.kin,
                      test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
                      test.param.recompute == Recompute::kNone     ? ""
@@ -373,7 +392,8 @@ std::string NameOfCase(const ::testing::TestParamInfo<Case>& test) {
                      test.param.ranks > 1 ? "OfRanks" : "", test.param.slices > 1 ? "InSlices" : "",
                      !test.param.dropout       ? ""
                      : *test.param.dropout > 0 ? "LoraDropout"
-                                               : "Lora");
+                                               : "Lora",
+                     test.param.dpo ? "Dpo" : "");
 }
 INSTANTIATE_TEST_SUITE_P(Stages, MemoryParity, ::testing::ValuesIn(Cases()), NameOfCase);
 INSTANTIATE_TEST_SUITE_P(Adapters, MemoryParity, ::testing::ValuesIn(CasesOfLora()), NameOfCase);

@@ -130,6 +130,20 @@ class StageChain {
     return loss;
   }
 
+  // The logits behind two tokens of a sample, of which nothing is learnt either.
+  std::vector<float> Logits(uint64_t sample) {
+    const std::vector<worker::Stage::Place> places = {{.row = 1, .token = 63},
+                                                      {.row = 0, .token = 7}};
+    std::vector<float> logits;
+    Run(sample, [&](worker::Stage& stage, auto& input) -> std::optional<worker::BoundaryTensor> {
+      double loss = 0;
+      if (&stage != stages_.back().get()) return Must(stage.Evaluate(Slice(), input, &loss));
+      logits = Must(stage.EvaluateLogits(Slice(), input, places));
+      return std::nullopt;
+    });
+    return logits;
+  }
+
   void TakeFrom(const StageChain& other) {
     for (size_t s = 0; s < stages_.size(); ++s) {
       const Status status = stages_[s]->Restore(Must(other.stages_[s]->Snapshot()));

@@ -68,6 +68,18 @@ TEST_P(StageByGraphs, LearnsTheSameWhereItIsValidatedBetweenForwardAndBackward) 
   ExpectSameParameters(validated, without);
 }
 
+// Samples between two steps read the hidden state of a recorded pass before its head.
+TEST_P(StageByGraphs, HasTheLogitsThatItHasWithoutAndLearnsTheSame) {
+  StageChain sampled = ByGraphs(), without = WithoutGraphs();
+  for (uint64_t step = 1; step <= 4; ++step) {
+    EXPECT_EQ(sampled.Train(step), without.Train(step)) << step;
+    const std::vector<float> got = sampled.Logits(step), expected = without.Logits(step);
+    ASSERT_EQ(got.size(), size_t{2} * kSmallVocabulary);
+    EXPECT_EQ(got, expected) << step;
+  }
+  ExpectSameParameters(sampled, without);
+}
+
 TEST_P(StageByGraphs, GoesOnAsAFreshOneWhereItIsRestoredWithMicrobatchesInFlight) {
   StageChain source = ByGraphs(), used = ByGraphs(), fresh = ByGraphs();
   uint64_t step = 0;

@@ -49,6 +49,7 @@ void Chaos::DrawRates() {
   faults.wall_jump = maybe(0.05);
   faults.move = maybe(0.02);
   faults.miscompute = maybe(0.02);
+  faults.store_away = maybe(0.5);
   world_.steps_repeat = random.Chance(0.7);
   if (random.Chance(0.1)) {
     faults = Faults{.move = 0.05 * random.Unit(), .moves_alone = true};
@@ -200,7 +201,9 @@ void Chaos::TroubleDisk(size_t index) {
   SimWorker& worker = *cluster_.workers[index];
   const Faults& faults = world_.faults;
   if (Happens(faults.rot)) {
-    if (random.Chance(0.2) && !world_.copies.empty()) {
+    if (random.Chance(0.2) && !world_.objects.empty()) {
+      HarmObject();
+    } else if (random.Chance(0.2) && !world_.copies.empty()) {
       const auto copy = world_.copies.begin();
       world_.copies_harmed.insert(*copy);
       world_.copies.erase(copy);
@@ -215,6 +218,18 @@ void Chaos::TroubleDisk(size_t index) {
     world_.Blame(index, away);
     worker.LoseMachine();
     world_.timeline.After(away, [&worker] { worker.Start(); });
+  }
+}
+
+void Chaos::HarmObject() {
+  auto object = world_.objects.begin();
+  std::advance(object, world_.random.Below(world_.objects.size()));
+  world_.timeline.Note("{} is harmed", object->first);
+  world_.objects_harmed.insert(object->first);
+  if (world_.random.Chance(0.5)) {
+    object->second = "rotten";
+  } else {
+    world_.objects.erase(object);
   }
 }
 
@@ -263,11 +278,13 @@ void Chaos::UserActs() {
   RunSpec spec = random.Chance(0.5) ? ShortSpec(name, stages) : EndlessSpec(name, stages);
   if (random.Chance(0.5)) spec.pipeline.placement = PlacementKind::kAuto;
   spec.checkpoint.keep_copy = random.Chance(0.3);
+  if (random.Chance(0.3)) spec.checkpoint.to = "s3://bucket/sim";
   constexpr uint32_t kAttempts[] = {0, 1, 5};
   spec.recovery.attempts = kAttempts[random.Below(std::size(kAttempts))];
   if (world_.faults.curable_alone) spec.recovery.attempts = 1000;
   if (random.Chance(0.3)) spec.recovery.every = 3;
   if (random.Chance(0.2)) spec.recovery.spares = 1;
+  if (random.Chance(0.3)) spec.hooks.on_checkpoint = {"evaluate"};
   if (two) {
     spec.replicas.count = 2;
     spec.checkpoint.keep_copy = random.Chance(0.7);
@@ -301,6 +318,9 @@ void Chaos::UserActs() {
     case 8:
     case 9:
       cluster_.SetReplicas(name, static_cast<uint32_t>(1 + random.Below(2)));
+      return;
+    case 10:
+      cluster_.TakeSamples(name);
       return;
     default:
       cluster_.Stop(name, /*now=*/false);

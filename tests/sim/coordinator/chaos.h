@@ -34,6 +34,7 @@ class Chaos {
   void Flap(size_t worker, MonoTime until);
   // Starts a second process with the same identity, for a while.
   void StartTwin(size_t worker);
+  void HarmObject();
   void TroubleDataPath();
   void TroubleCoordinator();
   void UserActs();

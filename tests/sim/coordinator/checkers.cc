@@ -46,6 +46,8 @@ void Checkers::Sees(const Event& event) {
   } else if (const auto* left = std::get_if<event::WorkerLeft>(&event)) {
     live_.erase(left->session);
     recovery_.Left(left->session);
+  } else if (const auto* hook = std::get_if<event::HookEnded>(&event)) {
+    hooks_.erase(hook->run);
   }
 }
 
@@ -54,6 +56,7 @@ void Checkers::Restarted() {
   id_of_.clear();
   welcomed_.clear();
   recovery_.Restarted();
+  hooks_.clear();
   open_.clear();
   stops_.clear();
   resumes_.clear();
@@ -247,16 +250,7 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
     std::set<CellId> stages;
     for (const v1::CheckpointFile& file : manifest.files()) {
       stages.insert({.replica = file.replica(), .stage = file.stage()});
-      for (const v1::ShardHolder& holder : file.holders()) {
-        if (holder.worker_id().empty() || !holder.problem().empty()) continue;
-        const Disk& disk = world_->disks[holder.worker_id()];
-        const ShardName name{id, manifest.step(), file.stage(), file.replica()};
-        const std::optional<std::string> content = disk.Find(name);
-        if (content == file.sha256() || disk.WasHarmed(name)) continue;
-        world_->Violate("checkpoint {} of {} is offered, and its shard of stage {} at {} {}",
-                        manifest.step(), id, file.stage(), holder.worker_id(),
-                        content ? "is another" : "is on no disk");
-      }
+      for (const v1::ShardHolder& holder : file.holders()) CheckHolder(id, manifest, file, holder);
     }
     if (stages.size() != static_cast<size_t>(manifest.cells_size())) {
       world_->Violate("checkpoint {} of {} is offered with {} of {} shards", manifest.step(), id,
@@ -271,6 +265,31 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
       world_->Violate("checkpoint {} of {} was committed twice", manifest.step(), id);
     }
   }
+}
+
+void Checkers::CheckHolder(const std::string& id, const v1::CheckpointManifest& manifest,
+                           const v1::CheckpointFile& file, const v1::ShardHolder& holder) {
+  if (holder.worker_id().empty() || !holder.problem().empty()) return;
+  std::optional<std::string> content;
+  if (IsFolder(holder.worker_id())) {
+    const std::string address = holder.worker_id() + file.name();
+    const auto object = world_->objects.find(address);
+    if (object != world_->objects.end()) content = object->second;
+    const std::string description = holder.worker_id() + "checkpoint.json";
+    for (const std::string& one : {address, description}) {
+      if (world_->objects_harmed.contains(one)) return;
+    }
+    if (!world_->objects.contains(description)) content = "undescribed";
+  } else {
+    const Disk& disk = world_->disks[holder.worker_id()];
+    const ShardName name{id, manifest.step(), file.stage(), file.replica()};
+    content = disk.Find(name);
+    if (disk.WasHarmed(name)) return;
+  }
+  if (content == file.sha256()) return;
+  world_->Violate("checkpoint {} of {} is offered, and its shard of stage {} at {} {}",
+                  manifest.step(), id, file.stage(), holder.worker_id(),
+                  content ? "is another" : "is nowhere");
 }
 
 void Checkers::CheckStep(const write::StepDone& done) {

@@ -74,6 +74,13 @@ class Checkers {
   void CheckWelcome(const std::string& incarnation);
   void CheckAbort(const v1::WorkerCommand& command, const std::string& incarnation);
   void CheckReply(const command::Reply<v1::StopReply>& stop);
+  // Checks that a run has one hook at a time, and that the coordinator was sent what the hook gets.
+  void CheckHook(const command::RunHook& hook);
+  // Checks that no checkpoint is deleted in the object store that the store offers there.
+  void CheckTrim(const command::TrimFolder& trim);
+  // Checks that a shard is where its holder says, or that a fault has changed it.
+  void CheckHolder(const std::string& id, const v1::CheckpointManifest& manifest,
+                   const v1::CheckpointFile& file, const v1::ShardHolder& holder);
   void Answered(RequestId request);
   bool IsResumeAsked(const std::string& name) const;
 
@@ -84,6 +91,7 @@ class Checkers {
   std::map<std::string, std::string> id_of_;                  // incarnation -> worker id
   std::map<std::string, std::vector<std::string>> welcomed_;  // worker id -> incarnations
   std::set<RequestId> open_;                                  // calls without an answer
+  std::set<RunId> hooks_;                                     // runs whose hook is under way
   std::map<RequestId, std::string> stops_;  // stop calls without --now -> run's id or name
 
   // The contents of the store.

@@ -12,6 +12,7 @@ constexpr uint64_t kShort = 20, kEndless = 1'000'000, kCheckpointEvery = 4;
 
 StateOptions Options() {
   StateOptions options;
+  options.allow_hooks = true;
   options.session_timeout = absl::Seconds(10);
   // Faults come in minutes here, not in months.
   options.health = {.window = absl::Minutes(2),
@@ -121,6 +122,19 @@ void Cluster::SetReplicas(const std::string& run, uint32_t replicas) {
   Ask(
       [run, replicas](RequestId request) {
         return event::ReplicasAsked{request, run, replicas};
+      },
+      [](const Command*) {});
+}
+
+void Cluster::TakeSamples(const std::string& run) {
+  world.timeline.Note("a user wants samples of {}", run);
+  Ask(
+      [run](RequestId request) {
+        event::SamplesAsked asked{request, run, {}};
+        asked.wanted.add_prompts()->add_ids(1);
+        asked.wanted.set_tokens(2);
+        asked.wanted.set_top_p(1);
+        return asked;
       },
       [](const Command*) {});
 }

@@ -35,6 +35,7 @@ class Cluster {
   void PlanOnly(const RunSpec& spec);
   void Stop(const std::string& run, bool now);
   void CollectGarbage();
+  void TakeSamples(const std::string& run);
   void SetReplicas(const std::string& run, uint32_t replicas);
 
   std::vector<std::string> RunNames() const { return {"run0", "run1", "run2"}; }

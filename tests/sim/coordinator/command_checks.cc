@@ -3,6 +3,7 @@
 
 #include "coordinator/state/books/shard_book.h"
 #include "coordinator/state/books/step_book.h"
+#include "coordinator/state/ledger/manifests.h"
 #include "run/plan/proto/plan_proto.h"
 #include "tests/sim/coordinator/checkers.h"
 
@@ -23,9 +24,41 @@ void Checkers::Executes(const Command& command) {
     CheckReply(*stop);
   } else if (const auto* replicas = std::get_if<command::Reply<v1::ReplicasReply>>(&command)) {
     Answered(replicas->request);
+  } else if (const auto* hook = std::get_if<command::RunHook>(&command)) {
+    CheckHook(*hook);
+  } else if (const auto* trim = std::get_if<command::TrimFolder>(&command)) {
+    CheckTrim(*trim);
   } else if (const auto* garbage = std::get_if<command::CollectGarbage>(&command)) {
     Answered(garbage->request);
     CheckGarbage(*garbage);
+  }
+}
+
+void Checkers::CheckHook(const command::RunHook& hook) {
+  if (!hooks_.insert(hook.run).second) {
+    world_->Violate("hook: that of {} begins twice", hook.run.value());
+  }
+  for (const v1::CheckpointFile& file : hook.files) {
+    if (world_->copies.contains(file.sha256()) || world_->copies_harmed.contains(file.sha256())) {
+      continue;
+    }
+    world_->Violate("hook: {} of step {} of {} never came to the coordinator", file.name(),
+                    hook.step, hook.run.value());
+  }
+}
+
+void Checkers::CheckTrim(const command::TrimFolder& trim) {
+  const auto found = records_.find(trim.run);
+  if (found == records_.end()) return;
+  for (const v1::CheckpointManifest& manifest : found->second.checkpoints) {
+    const uint64_t step = manifest.step();
+    const bool goes =
+        trim.dropped.contains(step) ||
+        (!trim.kept.empty() && step < *trim.kept.rbegin() && !trim.kept.contains(step));
+    if (goes && IsStored(manifest)) {
+      world_->Violate("trim: checkpoint {} of {} is deleted from {} and offered there", step,
+                      trim.run.value(), trim.address);
+    }
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "coordinator/state/books/shard_files.h"
+
 namespace longhaul::coordinator::sim {
 namespace {
 
@@ -95,6 +97,10 @@ std::string HealChecker::ExcuseByCheckpoints(const RunRecord& record) const {
         const ShardName name{record.id.value(), manifest->step(), file.stage(), file.replica()};
         if (id.empty()) {
           here = here || cluster_.world.copies.contains(file.sha256());
+        } else if (IsFolder(id)) {
+          const auto object = cluster_.world.objects.find(id + file.name());
+          here =
+              here || (object != cluster_.world.objects.end() && object->second == file.sha256());
         } else if (!IsConnected(id)) {
           excuse = fmt::format("{}, which is away, has a shard of step {}", id, manifest->step());
         } else {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "run/stored/stored_checkpoint.h"
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator::sim {
@@ -211,6 +212,13 @@ void SimCoordinator::Execute(const Command& command) {
            [this, asked = *retune] {
              Post(event::RetuneComputed{asked.id, AnyRetune(asked.spec, asked.plan)});
            });
+  } else if (const auto* look = std::get_if<command::CheckCopies>(&command); look && look->folder) {
+    Arrive(world_->random.Between(absl::Milliseconds(10), absl::Seconds(3)),
+           [this, look = *look] { Post(LookAt(look)); });
+  } else if (const auto* describe = std::get_if<command::StoreCheckpoint>(&command)) {
+    Describe(*describe);
+  } else if (const auto* trim = std::get_if<command::TrimFolder>(&command)) {
+    InTurn(trim->run, [this, trim = *trim] { Trim(trim); });
   } else if (const auto* check = std::get_if<command::CheckCopies>(&command)) {
     Arrive(world_->random.Between(absl::Milliseconds(10), absl::Seconds(3)),
            [this, check = *check] {
@@ -221,6 +229,12 @@ void SimCoordinator::Execute(const Command& command) {
              }
              Post(std::move(checked));
            });
+  } else if (const auto* hook = std::get_if<command::RunHook>(&command)) {
+    const bool ok = world_->random.Chance(0.7);
+    Arrive(world_->random.Between(absl::Milliseconds(10), absl::Seconds(60)),
+           [this, run = hook->run, step = hook->step, ok] {
+             Post(event::HookEnded{.run = run, .step = step, .ok = ok, .how = "ended"});
+           });
   } else if (const auto* drop = std::get_if<command::DropCopies>(&command)) {
     for (const std::string& sha256 : drop->sha256) world_->copies.erase(sha256);
   } else if (const auto* checkpoints =
@@ -228,6 +242,8 @@ void SimCoordinator::Execute(const Command& command) {
     Answer(checkpoints->request, command);
   } else if (const auto* trace = std::get_if<command::Reply<v1::TraceReply>>(&command)) {
     Answer(trace->request, command);
+  } else if (const auto* samples = std::get_if<command::Reply<v1::SampleReply>>(&command)) {
+    Answer(samples->request, command);
   } else if (const auto* submit = std::get_if<command::Reply<v1::SubmitReply>>(&command)) {
     Answer(submit->request, command);
   } else if (const auto* planned = std::get_if<command::Reply<v1::PlanReply>>(&command)) {
@@ -239,6 +255,56 @@ void SimCoordinator::Execute(const Command& command) {
   } else if (const auto* garbage = std::get_if<command::CollectGarbage>(&command)) {
     Answer(garbage->request, command);
   }
+}
+
+// Jobs on a run's folder are done in their order. A job that has begun may outlive the process.
+void SimCoordinator::InTurn(const RunId& run, const std::function<void()>& job) {
+  MonoTime& free = folder_free_[run];
+  free = std::max(free, world_->timeline.now()) +
+         world_->random.Between(absl::Milliseconds(10), absl::Seconds(3));
+  world_->timeline.After(free - world_->timeline.now(), job);
+}
+
+// Sees names and sizes of objects, not their contents.
+event::CopiesChecked SimCoordinator::LookAt(const command::CheckCopies& look) {
+  event::CopiesChecked checked{look.check, {}};
+  const bool away = world_->StoreIsAway();
+  for (const v1::CheckpointFile& file : look.files) {
+    const bool there = world_->objects.contains(look.folder->address() + file.name());
+    checked.problems.emplace_back(away ? "nobody reaches the store" : there ? "" : "it is missing");
+    checked.unreadable.push_back(away);
+  }
+  return checked;
+}
+
+void SimCoordinator::Describe(const command::StoreCheckpoint& describe) {
+  InTurn(describe.run, [this, describe, process = process_] {
+    const std::string& folder = describe.folder.address();
+    std::string problem, hashes;
+    for (const v1::CheckpointFile& file : describe.checkpoint.manifest().files()) {
+      if (!world_->objects.contains(folder + file.name())) problem = "a file is missing";
+      hashes += file.sha256();
+    }
+    if (world_->StoreIsAway()) problem = "nobody reaches the store";
+    if (problem.empty()) world_->objects[folder + "checkpoint.json"] = hashes;
+    if (process != process_) return;
+    Arrive(absl::ZeroDuration(),
+           [this, run = describe.run, manifest = describe.checkpoint.manifest(), problem] {
+             Post(event::CheckpointStored{run, manifest.epoch(), manifest.step(), problem});
+           });
+  });
+}
+
+void SimCoordinator::Trim(const command::TrimFolder& trim) {
+  if (world_->StoreIsAway()) return;
+  std::erase_if(world_->objects, [&](const auto& object) {
+    if (!object.first.starts_with(trim.address)) return false;
+    const std::string path = object.first.substr(trim.address.size());
+    const std::optional<uint64_t> step = stored::StepOf(path.substr(0, path.find('/')));
+    const bool is_outdated =
+        step && !trim.kept.empty() && *step < *trim.kept.rbegin() && !trim.kept.contains(*step);
+    return is_outdated || (step && trim.dropped.contains(*step));
+  });
 }
 
 void SimCoordinator::Answer(RequestId request, const Command& reply) {

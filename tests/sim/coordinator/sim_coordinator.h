@@ -58,6 +58,11 @@ class SimCoordinator {
   void Tick();
   void Execute(const Command& command);
   void Answer(RequestId request, const Command& reply);
+  // What the shell does with folders of the object store.
+  void InTurn(const RunId& run, const std::function<void()>& job);
+  event::CopiesChecked LookAt(const command::CheckCopies& look);
+  void Describe(const command::StoreCheckpoint& describe);
+  void Trim(const command::TrimFolder& trim);
 
   World* const world_;
   SimStore* const store_;
@@ -73,6 +78,7 @@ class SimCoordinator {
   std::map<RequestId, Done> calls_;
   uint64_t last_session_ = 0, last_request_ = 0, ticks_scheduled_ = 0;
   bool tick_is_near_ = false;
+  std::map<RunId, MonoTime> folder_free_;  // when the last job on the run's folder is done
 };
 
 }  // namespace longhaul::coordinator::sim

@@ -177,6 +177,13 @@ void SimWorker::HandleRetune(const v1::Retune& retune) {
 
 // The step of run_->step begins.
 void SimWorker::RetuneIfDue() {
+  for (const uint64_t request : std::exchange(run_->sample_requests, {})) {
+    v1::WorkerMessage message;
+    message.mutable_samples()->set_request(request);
+    message.mutable_samples()->set_step(run_->step);
+    message.mutable_samples()->add_samples()->set_text("text");
+    Say(run_->key, std::move(message));
+  }
   if (run_->retune) {
     run_->setting.depth = run_->retune->depth();
     if (run_->retune->has_activation_lead()) {

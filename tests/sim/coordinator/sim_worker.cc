@@ -191,6 +191,7 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
     case v1::WorkerCommand::kTakeShards:
       GiveUpTakesBefore(command);
       world_->takes[command.take_shards().check()] = {id(), command.run_id(), command.epoch()};
+      if (command.take_shards().has_from_folder()) HandleFetch(command);
       return;
     case v1::WorkerCommand::kDropCheckpoint:
       disk().EraseOthers(command.run_id(), {command.drop_checkpoint().kept().begin(),
@@ -213,6 +214,9 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
       return;
     case v1::WorkerCommand::kRetune:
       if (IsCurrent(command)) HandleRetune(command.retune());
+      return;
+    case v1::WorkerCommand::kTakeSamples:
+      if (IsCurrent(command)) run_->sample_requests.push_back(command.take_samples().request());
       return;
     case v1::WorkerCommand::kTryReach:
       if (command.try_reach().dial()) HandleTryReach(command.try_reach());
@@ -306,6 +310,15 @@ void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
         state.set_problem("it is missing");
       } else if (*content != file.sha256()) {
         state.set_problem("its hash is another");
+      } else if (check.has_to_folder()) {
+        state.set_copied(!world_->StoreIsAway());
+        if (state.copied()) {
+          const std::string address = check.to_folder().address() + file.name();
+          world_->objects[address] = file.sha256();
+          world_->objects_harmed.erase(address);
+        } else {
+          state.set_copy_error("nobody reaches the store");
+        }
       } else if (check.has_to()) {
         const auto taker = world_->takes.find(check.check());
         if (taker == world_->takes.end()) {
@@ -320,6 +333,36 @@ void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
       } else if (check.copy()) {
         state.set_copied(world_->send_copy(id(), file.sha256()));
         if (!state.copied()) state.set_copy_error("nobody answers");
+      }
+    }
+    Say({command.run_id(), command.epoch()}, std::move(message));
+  });
+}
+
+// A newer epoch ends it: its entry in `takes` is gone then.
+void SimWorker::HandleFetch(const v1::WorkerCommand& command) {
+  const absl::Duration takes = world_->random.Between(absl::Milliseconds(10), absl::Seconds(3));
+  After(takes, [this, command] {
+    const v1::TakeShards& take = command.take_shards();
+    if (world_->takes.erase(take.check()) == 0) return;
+    v1::WorkerMessage message;
+    v1::ShardsChecked& answer = *message.mutable_shards_checked();
+    answer.set_check(take.check());
+    for (const v1::CheckpointFile& file : take.files()) {
+      v1::ShardState& state = *answer.add_shards();
+      state.set_name(file.name());
+      const auto object = world_->objects.find(take.from_folder().address() + file.name());
+      if (world_->StoreIsAway()) {
+        state.set_copy_error("nobody reaches the store");
+      } else if (object == world_->objects.end()) {
+        state.set_problem("it is missing");
+      } else if (object->second != file.sha256()) {
+        state.set_problem("its hash is another");
+      } else {
+        const ShardName name{command.run_id(), take.step(), file.stage(), file.replica()};
+        disk().Write(name, file.sha256());
+        disk().Sync(name);
+        state.set_copied(true);
       }
     }
     Say({command.run_id(), command.epoch()}, std::move(message));

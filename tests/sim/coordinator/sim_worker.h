@@ -78,6 +78,7 @@ class SimWorker {
     Setting setting;
     std::optional<v1::Retune> retune;         // new setting, to apply at the next step
     std::optional<v1::Retuned> retuned;       // report on the newest setting that was applied
+    std::vector<uint64_t> sample_requests;    // to answer at the next step
     MonoTime writer_free;                     // when the checkpoint writer has written everything
     int writes = 0;                           // checkpoint snapshots not yet written
     std::map<EdgeId, MonoTime> silent_since;  // since when a neighbor has been silent
@@ -127,6 +128,7 @@ class SimWorker {
   void HandleReaddress(const v1::WorkerCommand& command);
   void HandleTryReach(const v1::TryReach& ask);
   void HandleCheckShards(const v1::WorkerCommand& command);
+  void HandleFetch(const v1::WorkerCommand& command);
   void GiveUpTakesBefore(const v1::WorkerCommand& command);
   void TakeNext();
   void Measured(const v1::WorkerCommand& command);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/state/ledger/manifests.h"
 #include "tests/sim/coordinator/chaos.h"
 #include "tests/sim/coordinator/checkers.h"
 #include "tests/sim/coordinator/cluster.h"
@@ -57,6 +58,7 @@ class Simulation {
     if (Fine()) MustResume();
     if (Fine()) MustTrain();
     if (Fine()) MustGoOnWithFewer();
+    if (Fine() && world().random.Chance(0.3)) MustGoOnFromTheStore();
     if (Fine()) checkers().CheckRecords();
     if (Fine()) MustKnowAll();
     return Result();
@@ -279,6 +281,47 @@ class Simulation {
     }
   }
 
+  // Whether the object store has a checkpoint of the run.
+  bool HasStored(const std::string& name) {
+    const auto run = cluster_.coordinator->views().RunOf(name);
+    return run.ok() && NewestStored(checkers().records().at(RunId(run->run_id()))) > 0;
+  }
+
+  // All machines are lost with their disks. The run goes on from what the object store has.
+  void MustGoOnFromTheStore() {
+    const auto stages = static_cast<uint32_t>(std::min<size_t>(cluster_.workers.size(), 4));
+    RunSpec spec = EndlessSpec("stored", stages);
+    spec.recovery.attempts = 1000;
+    spec.checkpoint.to = "s3://bucket/sim";
+    cluster_.Submit(spec, /*resume=*/false);
+    if (!RunUntil(kRunLimit, [&] { return HasStored("stored"); })) {
+      if (Fine()) world().Violate("stored should be in the store: {}", cluster_.Describe());
+      return;
+    }
+    const RunId id(cluster_.coordinator->views().RunOf("stored")->run_id());
+    const uint64_t stored = NewestStored(checkers().records().at(id));
+    for (size_t worker = 0; worker < cluster_.workers.size(); ++worker) {
+      world().Blame(worker);
+      cluster_.workers[worker]->LoseMachine();
+      cluster_.workers[worker]->Start();
+    }
+    uint64_t step = 0;
+    const auto goes_on = [&] {
+      const auto run = cluster_.coordinator->views().RunOf("stored");
+      if (!run.ok() || run->state() != "running" || run->epoch() < 2) return false;
+      step = checkers().records().at(id).plan->assignment.start_step;
+      return true;
+    };
+    if (!RunUntil(kRunLimit, goes_on)) {
+      if (Fine()) world().Violate("stored does not go on: {}", cluster_.Describe());
+      return;
+    }
+    if (step < stored) {
+      world().Violate("stored goes on from step {} though the store has that of {}", step, stored);
+    }
+    if (Fine()) MustStop();
+  }
+
   void MustBeDone(const std::string& id_or_name) {
     bool begun = false;
     const auto done = [&] {
@@ -353,7 +396,10 @@ class Simulation {
                                "is a spare",
                                "1 of 2 replicas from step",
                                "2 of 2 replicas from step",
-                               "goes on from there with"}) {
+                               "goes on from there with",
+                               " is in s3://bucket/sim/",
+                               "the next attempt follows in",
+                               "s3://bucket/sim/"}) {
         result.seen[part] += event.text().find(part) != std::string::npos;
       }
       result.seen["checkpoint"] += event.kind() == "checkpoint";

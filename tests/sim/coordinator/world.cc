@@ -43,6 +43,12 @@ size_t World::IndexOf(const std::string& id) const {
   return std::stoul(id.substr(std::string_view("id-w").size())) - 1;
 }
 
+bool World::StoreIsAway() {
+  if (!random.Chance(faults.store_away)) return false;
+  fault_of["the object store"] = timeline.now();
+  return true;
+}
+
 MonoTime World::LastFault() const {
   MonoTime last;
   for (const auto& [who, when] : fault_of) last = std::max(last, when);

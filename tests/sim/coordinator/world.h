@@ -84,6 +84,8 @@ struct Faults {
   // or between its commands. wall_jump: its wall clock jumps.
   double coordinator_crash = 0, coordinator_stall = 0, crash_at_write = 0, slow_store = 0;
   double data_failure = 0, wall_jump = 0;
+  // An access of the object store fails, because nobody reaches it.
+  double store_away = 0;
 };
 
 // Identifies the measurement of one link: run, epoch, number of the measurement.
@@ -110,6 +112,10 @@ struct World {
   std::map<std::pair<size_t, uint64_t>, MonoTime> gives;
   std::set<std::string> copies;         // hashes of shards that the coordinator has a copy of
   std::set<std::string> copies_harmed;  // hashes of copies that a fault destroyed
+  // The object store: what lies at each address. A hash stands for a shard's contents. A
+  // description (run/stored/stored_checkpoint.h) has the hashes of its files.
+  std::map<std::string, std::string> objects;
+  std::set<std::string> objects_harmed;  // addresses of objects that a fault changed or deleted
   // A worker (by id) uploads a shard to the coordinator. False: the coordinator does not run.
   std::function<bool(const std::string& worker, const std::string& sha256)> send_copy;
   // When the newest fault of each worker and of its links ends, by worker name; "coordinator": of
@@ -145,6 +151,8 @@ struct World {
   std::string IdOf(size_t worker) const;
   // Returns the number of a worker, from any of its ids.
   size_t IndexOf(const std::string& id) const;
+  // True if the object store is out of reach for one access.
+  bool StoreIsAway();
   // Returns when the last fault ended or will end.
   MonoTime LastFault() const;
   // Returns the worker's present address.

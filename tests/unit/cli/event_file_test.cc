@@ -65,6 +65,12 @@ TEST(EventFile, SaysOfAStepWhatIsKnown) {
   EXPECT_THAT(tags, ::testing::ElementsAre("loss/training", "optimizer/gradient_norm",
                                            "optimizer/learning_rate", "step/seconds",
                                            "step/link_bytes", "step/payload_bytes"));
+  v1::StepRecord preferring = Step(7, 1, 2);
+  preferring.set_preference_accuracy(0.75);
+  preferring.set_preference_margin(0.5);
+  EXPECT_EQ(ScalarsOf(preferring)[1].tag, "preferences/accuracy");
+  EXPECT_EQ(ScalarsOf(preferring)[1].value, 0.75f);
+  EXPECT_EQ(ScalarsOf(preferring)[2].tag, "preferences/margin");
   v1::StepRecord replayed;  // has no losses
   replayed.set_step(8);
   EXPECT_EQ(ScalarsOf(replayed).front().tag, "step/seconds");

@@ -48,6 +48,10 @@ TEST_F(CliTest, WrongUsageIsNamedWhereItIs) {
   EXPECT_EQ(first_line({"cluster", "upp"}),
             "longhaul cluster: unknown command 'upp'; did you mean 'up'?");
   EXPECT_THAT(first_line({"cluster"}), StartsWith("longhaul cluster: expected a command: up, "));
+  EXPECT_EQ(first_line({"export", "a"}),
+            "longhaul export: expected --out with a folder to make, --to with an address, or both");
+  EXPECT_EQ(first_line({"export", "a", "--out", "b", "--overwrite"}),
+            "longhaul export: --overwrite is for --to; --out makes a new folder");
   EXPECT_EQ(first_line({"data"}), "longhaul data: expected a command: prepare, show");
   EXPECT_THAT(first_line({"ps", "\033[2J"}), Not(HasSubstr("\033")));
 }

@@ -319,6 +319,32 @@ TEST(WatchView, PlainLinesAndNews) {
   EXPECT_TRUE(HasNews(RunningRun(), next));
 }
 
+TEST(WatchView, ShowsTheNewestSamplesAsTextOrAsTokens) {
+  v1::RunStatus run = RunningRun();
+  for (const uint64_t step : {50, 100}) {
+    v1::SampleRound& round = *run.add_samples();
+    round.set_step(step);
+    round.set_unix_ms(static_cast<int64_t>(step));
+    v1::Sample& sample = *round.add_samples();
+    sample.set_prompt("Once\033 upon");
+    sample.set_text(" a time\nlinks were slow");
+    *round.add_samples() = sample;
+    round.mutable_samples(1)->clear_text();
+    for (const uint32_t id : {7, 12}) round.mutable_samples(1)->add_ids(id);
+  }
+  EXPECT_TRUE(HasNews(RunningRun(), run));
+  EXPECT_TRUE(HasNewSamples(RunningRun(), run));
+  EXPECT_FALSE(HasNewSamples(run, run));
+  EXPECT_FALSE(HasNewSamples(run, RunningRun()));
+  const std::vector<std::string> lines = WatchLines(run, 60, false);
+  EXPECT_THAT(lines, Contains("sample (step 100): Once? upon >  a time\\nlinks were slow"));
+  EXPECT_THAT(lines, Contains("sample (step 100): Once? upon > tokens 7 12"));
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("sample (step 50)"))));
+  run.mutable_samples(1)->set_problem("training has diverged");
+  EXPECT_THAT(WatchLines(run, 60, false),
+              Contains("no samples after step 100: training has diverged"));
+}
+
 TEST(Progress, SilentForTwoSecondsThenSaysHowLong) {
   std::ostringstream out, err;
   const Terminal terminal{out, err};

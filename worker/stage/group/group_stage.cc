@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -184,6 +185,23 @@ class GroupStage final : public Stage {
                         }));
     if (options_.last) *loss = losses[0];
     return output;
+  }
+  PreferenceSums TakePreferences() override { return ranks_[0].stage->TakePreferences(); }
+  StatusOr<std::vector<float>> EvaluateLogits(Slice slice, const Input& input,
+                                              std::span<const Place> places) override {
+    std::vector<std::vector<float>> parts(ranks_.size());
+    LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
+      LH_ASSIGN_OR_RETURN(parts[rank], ranks_[rank].stage->EvaluateLogits(slice, input, places));
+      return absl::OkStatus();
+    }));
+    // Each rank knows its share of the vocabulary.
+    std::vector<float> logits = std::move(parts[0]);
+    for (size_t rank = 1; rank < parts.size(); ++rank) {
+      std::ranges::transform(logits, parts[rank], logits.begin(), [](float a, float b) {
+        return b == -std::numeric_limits<float>::infinity() ? a : b;
+      });
+    }
+    return logits;
   }
   StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override {
     std::vector<double> own(ranks_.size());

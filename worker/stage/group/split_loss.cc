@@ -27,22 +27,22 @@ struct SplitLoss : torch::autograd::Function<SplitLoss> {
     const at::Tensor counts = targets.ne(kNoTarget);
     shares.div_(sums[0].unsqueeze(1));
     context->save_for_backward({shares, column, is_here, counts});
-    return (sums[0].log() + maximum - sums[1]).mul(counts).sum();
+    return (sums[0].log() + maximum - sums[1]).mul(counts);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &shares = saved[0], &column = saved[1], &is_here = saved[2];
     at::Tensor gradient = shares.scatter_add(1, column, is_here.to(at::kFloat).neg().unsqueeze(1));
-    gradient.mul_(saved[3].unsqueeze(1)).mul_(gradients[0]);
+    gradient.mul_(saved[3].unsqueeze(1)).mul_(gradients[0].unsqueeze(1));
     return {gradient, Variable(), Variable(), Variable()};
   }
 };
 
 }  // namespace
 
-at::Tensor SumOfSplitLosses(const RankGroup& group, const at::Tensor& logits,
-                            const at::Tensor& targets, int64_t first) {
+at::Tensor SplitLosses(const RankGroup& group, const at::Tensor& logits, const at::Tensor& targets,
+                       int64_t first) {
   return SplitLoss::apply(logits, targets, &group, first);
 }
 

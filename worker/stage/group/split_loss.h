@@ -12,10 +12,10 @@
 
 namespace longhaul::worker {
 
-// Returns the sum of losses over targets that are not kNoTarget: an fp32 scalar, the same on all
-// ranks. `logits`: (tokens, this rank's share of the vocabulary) fp32. `first`: the vocabulary
+// Returns the loss of each token: (tokens) fp32, the same on all ranks; 0 where the target is
+// kNoTarget. `logits`: (tokens, this rank's share of the vocabulary) fp32. `first`: the vocabulary
 // entry of the first column. `targets`: (tokens) int64.
-at::Tensor SumOfSplitLosses(const RankGroup& group, const at::Tensor& logits,
-                            const at::Tensor& targets, int64_t first);
+at::Tensor SplitLosses(const RankGroup& group, const at::Tensor& logits, const at::Tensor& targets,
+                       int64_t first);
 
 }  // namespace longhaul::worker

@@ -239,6 +239,7 @@ Linear LayerMaker::MakeLinear(const std::string& name) {
     adapter.cast_b = Cast(adapter.b);
     adapter.scale = adapter_scale_;
     adapter.dropout = dropout_.get();
+    adapter.state = adapters_.get();
     if (dropout_) adapter.channels = DropoutChannels(matrix, a);
   }
   return linear;

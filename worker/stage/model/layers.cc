@@ -277,7 +277,8 @@ at::Tensor Embedding::operator()(const at::Tensor& ids) const {
 }
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
-  if (adapter.b.defined()) return AdaptedProduct::apply(x, adapter.b, this);
+  const bool adapts = adapter.b.defined() && (adapter.state == nullptr || adapter.state->on());
+  if (adapts) return AdaptedProduct::apply(x, adapter.b, this);
   return Product::apply(x, this);
 }
 

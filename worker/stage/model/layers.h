@@ -17,6 +17,7 @@
 #include "run/model/family.h"
 #include "run/model/share.h"
 #include "worker/stage/group/rank_group.h"
+#include "worker/stage/model/adapter_switch.h"
 #include "worker/stage/model/dropout.h"
 #include "worker/stage/model/quantized.h"
 #include "worker/stage/stage.h"
@@ -53,8 +54,9 @@ struct Adapter {
   at::Tensor a, b;            // (rank, inputs), (outputs, rank)
   at::Tensor cast_a, cast_b;  // as Linear::cast_weight
   double scale = 0;
-  const Dropout* dropout = nullptr;  // null: none
-  at::Tensor channels;               // Dropout::ChannelsOf the inputs
+  const Dropout* dropout = nullptr;      // null: none
+  const AdapterSwitch* state = nullptr;  // whether adapters are on; null: they are
+  at::Tensor channels;                   // Dropout::ChannelsOf the inputs
 };
 
 // A matrix product: (..., inputs) to (..., outputs), computed in the stage's compute type whatever
@@ -189,6 +191,8 @@ class LayerMaker {
   at::ScalarType compute_type() const { return compute_type_; }
   // The dropout of all adapters; null: they have none.
   Dropout* dropout() const { return dropout_.get(); }
+  // The switch of all adapters, also of a model without any.
+  AdapterSwitch* adapters() const { return adapters_.get(); }
   // Sets all parameters that published models have, and with FirstValues::loads_adapters the
   // adapters, to values from `read`, one parameter at a time.
   // In a group `read` must give this rank's shares; for a parameter that this rank does not hold,
@@ -239,6 +243,7 @@ class LayerMaker {
   const at::ScalarType compute_type_;
   const double adapter_scale_;
   const std::unique_ptr<Dropout> dropout_;
+  const std::unique_ptr<AdapterSwitch> adapters_ = std::make_unique<AdapterSwitch>();
   const RankGroup* const group_;
   std::vector<model::Share> shares_;                // in a group; same order as `wanted_`
   std::vector<at::Tensor> made_;                    // same order as `wanted_`

@@ -124,10 +124,19 @@ at::Tensor Model::Loss(const at::Tensor& logits, const at::Tensor& targets,
 at::Tensor Model::SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) const {
   const at::Tensor rows = logits.reshape({-1, logits.size(-1)});
   if (group_ != nullptr) {
-    return SumOfSplitLosses(*group_, rows, targets.reshape({-1}), FirstLogit());
+    return SplitLosses(*group_, rows, targets.reshape({-1}), FirstLogit()).sum();
   }
   return at::cross_entropy_loss(rows, targets.reshape({-1}),
                                 /*weight=*/{}, at::Reduction::Sum, kNoTarget);
+}
+
+at::Tensor Model::Losses(const at::Tensor& logits, const at::Tensor& targets) const {
+  const at::Tensor rows = logits.reshape({-1, logits.size(-1)});
+  if (group_ != nullptr) {
+    return SplitLosses(*group_, rows, targets.reshape({-1}), FirstLogit());
+  }
+  return at::cross_entropy_loss(rows, targets.reshape({-1}),
+                                /*weight=*/{}, at::Reduction::None, kNoTarget);
 }
 
 }  // namespace longhaul::worker

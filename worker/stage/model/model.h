@@ -83,6 +83,8 @@ class Model {
   // Final norm and head, on the last stage: (..., channels) to (..., vocabulary), fp32. In a group:
   // this rank's share of the vocabulary.
   virtual at::Tensor Logits(const at::Tensor& x) const = 0;
+  // The vocabulary entry of the first column of Logits.
+  int64_t first_logit() const { return FirstLogit(); }
   // Runs the whole stage. `input`: as for RunBlocks. `documents`: as for LayoutOf. Returns the
   // stage's hidden state; on the last stage the logits.
   at::Tensor Forward(const at::Tensor& input, const at::Tensor& documents = {}) const;
@@ -104,6 +106,9 @@ class Model {
   // Returns the sum of cross-entropies over targets that are not kNoTarget, without division.
   at::Tensor SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) const;
 
+  // Returns the cross-entropy of each row of `logits`, fp32; 0 where the target is kNoTarget.
+  at::Tensor Losses(const at::Tensor& logits, const at::Tensor& targets) const;
+
   // As LayerMaker::Load, in the order of the family's descriptor (run/model/family.h).
   Status Load(const ReadParameter& read) const { return maker_.Load(read); }
 
@@ -121,6 +126,8 @@ class Model {
   uint64_t frozen_bytes() const { return maker_.frozen_bytes(); }
   // The dropout of LoRA's adapters; null: there is none.
   Dropout* dropout() const { return maker_.dropout(); }
+  // The switch of LoRA's adapters.
+  AdapterSwitch* adapters() const { return maker_.adapters(); }
 
  protected:
   Model(const StageOptions& options, const RankGroup* group);

@@ -5,7 +5,6 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <functional>
@@ -15,187 +14,10 @@
 #include "run/boundary/boundary_shape.h"
 #include "run/model/attention_chunks.h"
 #include "worker/stage/device/torch_device.h"
-#include "worker/stage/model/loss.h"
+#include "worker/stage/passes/eager_pass.h"
 
 namespace longhaul::worker {
 namespace {
-
-// Launches kernels one by one. The stage's blocks are one piece, or with Recompute::kBlocks a piece
-// each. Backward computes a piece again from its input if its activations were not kept.
-class EagerPass final : public MicrobatchPass {
- public:
-  // `index`: the slice's number in the microbatch that `past` belongs to.
-  EagerPass(const StageOptions& options, const Model& network,
-            const std::shared_ptr<MicrobatchPast>& past, uint32_t index)
-      : options_(options),
-        network_(network),
-        device_(TorchDevice(options.device)),
-        first_token_(int64_t{index} * options.slice_tokens()),
-        past_(past, index),
-        inputs_(options.recompute == Recompute::kBlocks ? std::max<size_t>(network.block_count(), 1)
-                                                        : 1),
-        loss_(options, network) {}
-
-  at::Tensor Forward(const PassInput& input) override {
-    const auto copy = [&](const at::Tensor& tensor, at::ScalarType type) {
-      return tensor.to(at::TensorOptions(type).device(device_), /*non_blocking=*/false,
-                       /*copy=*/true);
-    };
-    PassInput there{.source = copy(input.source, options_.first ? at::kLong : at::kFloat)};
-    if (options_.last) there.targets = copy(input.targets, at::kLong);
-    if (input.counted.defined()) there.counted = copy(input.counted, at::kFloat);
-    if (input.documents.defined()) there.documents = copy(input.documents, at::kLong);
-    if (input.random.defined()) there.random = copy(input.random, at::kLong);
-    there.most_documents = input.most_documents;
-    const at::Tensor hidden = HiddenOf(std::move(there));
-    return options_.last ? loss_.Forward(hidden) : hidden;
-  }
-
-  at::Tensor Backward(const at::Tensor& gradient) override {
-    // A copy, because autograd may write into it, and because a group's boundary is on rank 0's
-    // device.
-    const at::Tensor start = options_.last
-                                 ? StartAtLoss()
-                                 : gradient.to(at::TensorOptions(at::kFloat).device(device_),
-                                               /*non_blocking=*/false, /*copy=*/true);
-    return BackwardOf(start, /*keep=*/false);
-  }
-
-  bool TellWhatIsFinal(std::function<void(uint32_t)> final) override {
-    if (network_.group() != nullptr) return false;
-    final_ = std::move(final);
-    return true;
-  }
-
-  // Backward of the last stage starts with the loss's weight in that of a step.
-  at::Tensor StartAtLoss() const {
-    return at::scalar_tensor(ShareInMicrobatch(options_) / options_.train.microbatches,
-                             at::TensorOptions(at::kFloat).device(device_));
-  }
-
-  // --- The parts of forward and backward, with tensors of the model's device and type. The inputs
-  // of all pieces but the first are copied into `tensors`, which keep their memory.
-  void KeepInputsIn(const std::vector<at::Tensor>& tensors) {
-    std::copy(tensors.begin(), tensors.end(), inputs_.begin() + 1);
-    inputs_stay_ = true;
-  }
-  size_t pieces() const { return inputs_.size(); }
-  // The hidden state after the blocks, fp32.
-  at::Tensor HiddenOf(PassInput input) {
-    input_ = std::move(input);
-    loss_.SetTargets(input_.targets, input_.counted);
-    inputs_[0] = input_.source;
-    past_.Begin();
-    const Dropout::Pass dropout(network_.dropout(), input_.random, RowsOfSlice());
-    const bool trains = at::GradMode::is_enabled();
-    const at::AutoGradMode with_graph(trains && !recomputes());
-    const Model::Layout layout = LayoutOfSlice();
-    if (trains && !recomputes()) leaf_ = LeafOf(0);
-    at::Tensor x = leaf_.defined() ? leaf_ : inputs_[0];
-    for (size_t piece = 0; piece < inputs_.size(); ++piece) {
-      if (piece > 0 && trains) KeepInput(piece, x);
-      x = RunPiece(piece, x, layout);
-    }
-    if (leaf_.defined()) root_ = x;
-    return x.detach();
-  }
-  // The loss over what HiddenOf gave.
-  Loss& loss() { return loss_; }
-  // `keep`: what forward saved stays for another backward.
-  at::Tensor BackwardOf(const at::Tensor& start, bool keep) {
-    const Model::Layout layout = recomputes() ? LayoutOfSlice() : Model::Layout();
-    const Dropout::Pass dropout(network_.dropout(), recomputes() ? input_.random : at::Tensor(),
-                                RowsOfSlice());
-    past_.BeginAgain();
-    at::Tensor gradient = start;
-    for (size_t piece = inputs_.size(); piece-- > 0;) {
-      if (recomputes()) {
-        leaf_ = LeafOf(piece);
-        root_ = RunPiece(piece, leaf_, layout);
-      }
-      if (options_.last && piece + 1 == inputs_.size()) {
-        gradient = loss_.Backward(root_.detach(), start, keep);
-        SayFinal(network_.block_count());
-      }
-      std::vector<at::Tensor> roots, gradients;
-      if (root_.requires_grad()) {
-        roots.push_back(root_);
-        gradients.push_back(gradient);
-      }
-      past_.TakeRoots(&roots, &gradients);
-      // A frozen embedding alone has nothing to compute.
-      if (!roots.empty()) {
-        torch::autograd::backward(roots, gradients, /*retain_graph=*/keep && !recomputes());
-      }
-      if (network_.group() != nullptr) network_.group()->overlap().RunDeferred();
-      if (options_.recompute == Recompute::kBlocks) SayFinal(piece);
-      root_.reset();
-      gradient = leaf_.grad();
-      leaf_.reset();
-      if (!inputs_stay_) inputs_[piece].reset();
-    }
-    return gradient;
-  }
-
- private:
-  bool recomputes() const { return options_.recompute != Recompute::kNone; }
-  int64_t RowsOfSlice() const {
-    return int64_t{options_.train.microbatch_size} * options_.slice_tokens();
-  }
-  Model::Layout LayoutOfSlice() {
-    Model::Layout layout = Model::LayoutOf(input_.documents, first_token_, options_.slice_tokens(),
-                                           input_.most_documents);
-    layout.past = &past_;
-    return layout;
-  }
-  at::Tensor RunPiece(size_t piece, const at::Tensor& x, const Model::Layout& layout) const {
-    const bool of_one_block = options_.recompute == Recompute::kBlocks;
-    const size_t blocks = network_.block_count();
-    const size_t end = of_one_block ? std::min(piece + 1, blocks) : blocks;
-    if (network_.group() != nullptr || !at::GradMode::is_enabled() || piece == end) {
-      return network_.RunBlocks(x, layout, piece, end).to(at::kFloat);
-    }
-    at::Tensor hidden = x;
-    for (size_t block = piece; block < end; ++block) {
-      hidden = network_.RunBlocks(hidden, layout, block, block + 1);
-      if (block + 1 < end) SayFinalBefore(block + 1, hidden);
-    }
-    return hidden.to(at::kFloat);
-  }
-  void SayFinal(size_t block) const {
-    if (final_ && block > 0) final_(static_cast<uint32_t>(block));
-  }
-  // When backward has computed the gradient of a block's input, all later blocks' gradients are
-  // final.
-  void SayFinalBefore(size_t block, const at::Tensor& input) const {
-    if (!input.requires_grad()) return;
-    input.register_hook([this, block](const at::Tensor&) { SayFinal(block); });
-  }
-  // The tensor that collects the gradient of a piece's input. Token ids get none.
-  at::Tensor LeafOf(size_t piece) const {
-    if (options_.first && piece == 0) return inputs_[0];
-    return inputs_[piece].detach().set_requires_grad(true);
-  }
-  void KeepInput(size_t piece, const at::Tensor& x) {
-    if (inputs_stay_) {
-      inputs_[piece].copy_(x);
-    } else {
-      inputs_[piece] = x;
-    }
-  }
-
-  const StageOptions& options_;
-  const Model& network_;
-  const at::Device device_;
-  const int64_t first_token_;  // in its microbatch
-  SlicePast past_;
-  PassInput input_;
-  std::vector<at::Tensor> inputs_;  // of pieces
-  bool inputs_stay_ = false;
-  std::function<void(uint32_t)> final_;
-  Loss loss_;               // last stage
-  at::Tensor leaf_, root_;  // of the piece that has its graph: its input and its output
-};
 
 int64_t MostDocumentsRecorded(const StageOptions& options) {
   return static_cast<int64_t>(
@@ -207,9 +29,10 @@ at::Tensor BlankIds(const StageOptions& options, uint32_t tokens) {
   return at::zeros({options.train.microbatch_size, tokens},
                    at::TensorOptions(at::kLong).device(TorchDevice(options.device)));
 }
+// Without the samples that are computed without adapters (train.dpo).
 at::Tensor BlankBoundary(const StageOptions& options) {
   const codec::Shape shape =
-      SliceShape(options.model, options.train, options.group, options.slices);
+      SliceShape(options.model, options.train, options.group, options.slices, Direction::kBackward);
   return at::zeros({shape.samples, shape.tokens, shape.channels},
                    at::TensorOptions(at::kFloat).device(TorchDevice(options.device)));
 }
@@ -221,6 +44,7 @@ std::vector<at::Tensor> BlankInputs(const StageOptions& options, size_t count) {
 PassInput BlankInput(const StageOptions& options) {
   const uint32_t tokens = options.slice_tokens();
   PassInput blank{.source = options.first ? BlankIds(options, tokens) : BlankBoundary(options)};
+  if (options.train.dpo && !options.first) blank.reference = BlankBoundary(options);
   if (options.last) blank.targets = BlankIds(options, tokens);
   if (options.last && options.masked_targets) {
     blank.counted =
@@ -286,8 +110,9 @@ class GraphPass final : public MicrobatchPass {
     forward_ = Recording(recorder, own, group_, [&] { output_ = pass_.HiddenOf(input_); });
     if (!options_.last) return;
     const at::Tensor hidden = output_;
-    loss_ = Recording(recorder, pass_.loss().keeps_logits() ? own : passing, group_,
-                      [&] { output_ = pass_.loss().Forward(hidden); });
+    loss_ = Recording(recorder, pass_.keeps_logits() ? own : passing, group_,
+                      [&] { output_ = pass_.LossOf(hidden); });
+    hidden_ = WithoutOwning(hidden);  // read right after forward_, before its memory is used again
   }
   // Records backward; call it for the last slice first.
   void RecordBackward(TorchGraphRecorder& recorder, const TorchGraphRecorder::Memory& passing) {
@@ -300,8 +125,22 @@ class GraphPass final : public MicrobatchPass {
 
   at::Tensor Forward(const PassInput& input) override {
     const at::NoGradGuard no_grad;
+    ReplayForward(input);
+    if (loss_) loss_.Replay();
+    return output_.clone();
+  }
+
+  at::Tensor HiddenOnly(const PassInput& input) override {
+    const at::NoGradGuard no_grad;
+    ReplayForward(input);
+    return (options_.last ? hidden_ : output_).clone();
+  }
+
+  // Without gradients.
+  void ReplayForward(const PassInput& input) {
     input_.source.copy_(input.source);
-    if (options_.last) input_.targets.copy_(input.targets);
+    if (input_.reference.defined()) input_.reference.copy_(input.reference);
+    if (input.targets.defined()) input_.targets.copy_(input.targets);
     if (input_.counted.defined()) input_.counted.copy_(input.counted);
     if (input_.documents.defined()) input_.documents.copy_(input.documents);
     // A validation replays the same graph.
@@ -313,8 +152,6 @@ class GraphPass final : public MicrobatchPass {
       }
     }
     forward_.Replay();
-    if (loss_) loss_.Replay();
-    return output_.clone();
   }
 
   at::Tensor Backward(const at::Tensor& gradient) override {
@@ -338,6 +175,7 @@ class GraphPass final : public MicrobatchPass {
   EagerPass pass_;
   const PassInput input_;
   at::Tensor start_, output_, source_gradient_;
+  at::Tensor hidden_;  // last stage: the hidden state before the head
   Recording forward_, loss_, backward_;
 };
 
@@ -450,17 +288,27 @@ void MicrobatchPasses::Prepare(size_t microbatches) {
 }
 
 at::Tensor MicrobatchPasses::Evaluate(const PassInput& input, uint32_t index) {
+  return RunEvaluation(input, index, &MicrobatchPass::Forward);
+}
+
+at::Tensor MicrobatchPasses::EvaluateHidden(const PassInput& input, uint32_t index) {
+  return RunEvaluation(input, index, &MicrobatchPass::HiddenOnly);
+}
+
+at::Tensor MicrobatchPasses::RunEvaluation(const PassInput& input, uint32_t index,
+                                           at::Tensor (MicrobatchPass::*run)(const PassInput&)) {
   // Reuses the memory of an idle microbatch, if there is one.
   if (index == 0) {
     evaluated_ = {.past = nullptr, .recorded = CanReplay(input) ? FindIdle() : nullptr};
   }
   at::Tensor output;
   if (evaluated_.recorded) {
-    output = evaluated_.recorded->slice(index)->Forward(input);
+    output = (evaluated_.recorded->slice(index)->*run)(input);
   } else {
     const at::NoGradGuard no_grad;
     if (index == 0) evaluated_.past = std::make_shared<MicrobatchPast>(options_.slices);
-    output = EagerPass(options_, network_, evaluated_.past, index).Forward(input);
+    EagerPass pass(options_, network_, evaluated_.past, index);
+    output = (pass.*run)(input);
   }
   if (index + 1 == options_.slices) evaluated_ = {};
   return output;

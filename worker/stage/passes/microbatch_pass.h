@@ -23,7 +23,10 @@ namespace longhaul::worker {
 // The inputs of a slice's forward. Forward copies the tensors, so their memory may be freed
 // afterwards.
 struct PassInput {
-  at::Tensor source;   // ids (rows, tokens), integers; or the activation; on any device
+  at::Tensor source;  // ids (rows, tokens), integers; or the activation; on any device
+  // With train.dpo, on all stages but the first: the activation without adapters, shaped as
+  // `source`. The first stage has the same ids for both.
+  at::Tensor reference;
   at::Tensor targets;  // on the last stage; shaped as ids
   // Undefined unless the stage's options need these two. `counted`: an fp32 scalar
   // (Stage::Input::counted). `documents`: integers for all tokens of the microbatch, (rows,
@@ -38,12 +41,16 @@ struct PassInput {
 class MicrobatchPass {
  public:
   virtual ~MicrobatchPass() = default;
-  // Returns the output, (rows, tokens, channels) fp32. On the last stage the output is the loss of
-  // the slice, an fp32 scalar.
+  // Returns the output, (rows, tokens, channels) fp32; with train.dpo the output without adapters
+  // follows, in as many further rows. On the last stage the output is the loss of the slice, an
+  // fp32 scalar, or with train.dpo what PairLoss::Forward returns.
   virtual at::Tensor Forward(const PassInput& input) = 0;
   // Adds to the gradients of the parameters, and returns the gradient of the input, fp32; undefined
   // on the first stage. `gradient`: the gradient of the output; undefined on the last stage.
   virtual at::Tensor Backward(const at::Tensor& gradient) = 0;
+  // Runs forward up to the head, without gradients. Returns the hidden state, fp32, shaped as the
+  // output of another stage. No Backward may follow.
+  virtual at::Tensor HiddenOnly(const PassInput& input) = 0;
   // As Stage::TellWhatIsFinal, for the Backward of this pass.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): overriders keep it
   virtual bool TellWhatIsFinal(std::function<void(uint32_t)> /*final*/) { return false; }
@@ -74,6 +81,8 @@ class MicrobatchPasses {
   // Runs the forward of slice `index` for a validation: no Backward follows. Returns what
   // MicrobatchPass::Forward returns. The slices of a microbatch must come in order.
   at::Tensor Evaluate(const PassInput& input, uint32_t index = 0);
+  // The same for MicrobatchPass::HiddenOnly. A microbatch must not mix the two.
+  at::Tensor EvaluateHidden(const PassInput& input, uint32_t index = 0);
   // Clears the gradients of the parameters. Call it after the optimizer has used them.
   void ForgetGradients();
 
@@ -88,6 +97,8 @@ class MicrobatchPasses {
   // would not allow that.
   void WarmUp();
   bool CanReplay(const PassInput& input) const;
+  at::Tensor RunEvaluation(const PassInput& input, uint32_t index,
+                           at::Tensor (MicrobatchPass::*run)(const PassInput&));
   std::shared_ptr<RecordedMicrobatch> Record();
   // Returns a recorded microbatch that is not in use; null if all are in use.
   std::shared_ptr<RecordedMicrobatch> FindIdle() const;

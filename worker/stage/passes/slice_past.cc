@@ -69,6 +69,29 @@ KeysAndValues SlicePast::Extend(size_t block, const KeysAndValues& new_ones) {
   return {at::cat(keys, 2), at::cat(values, 2)};
 }
 
+KeysAndValues ReferencePast::Extend(size_t block, const KeysAndValues& new_ones) {
+  if (microbatch_->slices == 1) return new_ones;
+  auto& of_blocks = microbatch_->reference;
+  if (of_blocks.size() <= block) of_blocks.resize(block + 1);
+  std::vector<KeysAndValues>& of_slices = of_blocks[block];
+  const bool is_last = index_ + 1 == microbatch_->slices;
+  std::vector<at::Tensor> keys, values;
+  for (uint32_t earlier = 0; earlier < index_; ++earlier) {
+    keys.push_back(of_slices[earlier].keys);
+    values.push_back(of_slices[earlier].values);
+  }
+  if (!is_last) {
+    of_slices.resize(index_ + 1);
+    // Copies: what a product gave would stay whole for the sake of its part.
+    of_slices[index_] = {new_ones.keys.clone(), new_ones.values.clone()};
+  } else if (!microbatch_->stays) {
+    of_slices.clear();
+  }
+  keys.push_back(new_ones.keys);
+  values.push_back(new_ones.values);
+  return {at::cat(keys, 2), at::cat(values, 2)};
+}
+
 void SlicePast::TakeRoots(std::vector<at::Tensor>* roots, std::vector<at::Tensor>* gradients) {
   for (const auto& [block, made] : made_) {
     KeysAndValues& leaf = microbatch_->leaves[block][index_];

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "worker/stage/model/model.h"
+#include "worker/stage/model/pair_loss.h"
 
 namespace longhaul::worker {
 
@@ -28,8 +29,12 @@ struct MicrobatchPast {
   static std::shared_ptr<MicrobatchPast> ThatStays(const MicrobatchPast& like);
 
   const uint32_t slices;
-  bool stays = false;                              // made by ThatStays
-  std::vector<std::vector<KeysAndValues>> leaves;  // by block, by slice
+  // With train.dpo: the keys and values of the passes without adapters, by block, by slice. The
+  // last slice's forward drops them, unless `stays` is set.
+  std::vector<std::vector<KeysAndValues>> reference;
+  const std::shared_ptr<PairSums> pairs = std::make_shared<PairSums>();  // with train.dpo
+  bool stays = false;                                                    // made by ThatStays
+  std::vector<std::vector<KeysAndValues>> leaves;                        // by block, by slice
 };
 
 // The keys and values of a microbatch as one of its slices uses them.
@@ -61,6 +66,19 @@ class SlicePast final : public Past {
   uint32_t index_;
   bool again_ = false;
   std::vector<std::pair<size_t, KeysAndValues>> made_;  // keys and values with a graph, by block
+};
+
+// The keys and values of a microbatch's passes without adapters, as one of its slices uses them.
+class ReferencePast final : public Past {
+ public:
+  // `microbatch` must outlive this object.
+  ReferencePast(MicrobatchPast* microbatch, uint32_t index)
+      : microbatch_(microbatch), index_(index) {}
+  KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) override;
+
+ private:
+  MicrobatchPast* const microbatch_;
+  const uint32_t index_;
 };
 
 }  // namespace longhaul::worker

@@ -37,9 +37,10 @@ StatusOr<at::Tensor> StageInputReader::ReadIds(std::string_view what, std::span<
 }
 
 StatusOr<at::Tensor> StageInputReader::ReadBoundary(std::string_view what,
-                                                    const codec::TensorView& view) const {
+                                                    const codec::TensorView& view,
+                                                    Direction direction) const {
   const codec::Shape expected =
-      SliceShape(options_->model, options_->train, options_->group, options_->slices);
+      SliceShape(options_->model, options_->train, options_->group, options_->slices, direction);
   // A group's boundary is where its first rank is.
   const at::Device from = options_->ranks.empty() ? device_ : TorchDevice(options_->ranks.front());
   if (!(view.shape == expected) || view.data == nullptr) {
@@ -64,7 +65,13 @@ StatusOr<PassInput> StageInputReader::Read(Slice slice, const Stage::Input& inpu
                         ReadIds("input ids", input.tokens, 0, options_->vocabulary));
     read.source = ids.narrow(1, first, tokens);
   } else {
-    LH_ASSIGN_OR_RETURN(read.source, ReadBoundary("an activation", input.activation));
+    LH_ASSIGN_OR_RETURN(read.source,
+                        ReadBoundary("an activation", input.activation, Direction::kForward));
+    if (options_->train.dpo) {
+      const int64_t rows = options_->train.microbatch_size;
+      read.reference = read.source.narrow(0, rows, rows);
+      read.source = read.source.narrow(0, 0, rows);
+    }
   }
   if (options_->last) {
     LH_ASSIGN_OR_RETURN(const at::Tensor ids,

@@ -26,9 +26,10 @@ class StageInputReader {
   // Returns the inputs of a slice's forward, as far as this stage needs them. The memory of `input`
   // must outlive the result. `training`: a Backward follows.
   StatusOr<PassInput> Read(Slice slice, const Stage::Input& input, bool training) const;
-  // Wraps an activation or a gradient of a slice, (samples, tokens, channels). The memory of `view`
-  // must outlive the result. Error messages call the tensor `what`.
-  StatusOr<at::Tensor> ReadBoundary(std::string_view what, const codec::TensorView& view) const;
+  // Wraps an activation (forward) or a gradient (backward) of a slice, (samples, tokens, channels).
+  // The memory of `view` must outlive the result. Error messages call the tensor `what`.
+  StatusOr<at::Tensor> ReadBoundary(std::string_view what, const codec::TensorView& view,
+                                    Direction direction) const;
 
  private:
   // Returns the ids of a whole microbatch, (rows, context). Each must be in [least, end). `least`:

@@ -58,6 +58,18 @@ TEST(ErrorCodeOf, ReadsOnlyPlainNames) {
   EXPECT_EQ(ErrorCodeOf(""), "");
 }
 
+TEST(ParseUploadModes, ReadsThatOfEachFile) {
+  const auto modes = ParseUploadModes(R"({"files": [{"path": "a/b", "uploadMode": "lfs"},
+      {"path": "c", "uploadMode": "regular", "shouldIgnore": false}]})");
+  ASSERT_TRUE(modes.ok()) << modes.status();
+  EXPECT_EQ(*modes, (std::map<std::string, bool>{{"a/b", true}, {"c", false}}));
+  for (const char* json : {"", "[]", "{}", R"({"files": []})", R"({"files": [1]})",
+                           R"({"files": [{"path": "c"}]})", R"({"files": [{"uploadMode": "lfs"}]})",
+                           R"({"files": [{"path": "c", "uploadMode": "other"}]})"}) {
+    EXPECT_TRUE(absl::IsDataLoss(ParseUploadModes(json).status())) << json;
+  }
+}
+
 TEST(ParseHubRevision, ReadsFilesAndTheCommit) {
   const std::string commit(40, 'a'), sha(64, 'b');
   const HubRevision revision = ParseHubRevision(R"({"sha": ")" + commit + R"(", "siblings": [

@@ -191,6 +191,23 @@ TEST_F(S3Test, AddressesExpire) {
   };
   EXPECT_EQ(MakeStore().ReadAll(At(url(absl::ZeroDuration())), 10).value(), "x");
   EXPECT_TRUE(absl::IsPermissionDenied(MakeStore().ReadAll(At(url(absl::Hours(1))), 10).status()));
+  // A worker asks again, and keeps to the version.
+  const Address object = At("s3://bucket/signed/expired");
+  const Version version = MakeStore().Look(object).value();
+  int asked = 0;
+  options_.ask_signed = [&](const Address&, const http::Call&) {
+    const absl::Duration ago = asked++ == 0 ? absl::Hours(1) : absl::ZeroDuration();
+    return std::optional(SignedAddress{.url = url(ago), .expires = std::nullopt});
+  };
+  const Store worker(Settings(), options_);
+  std::string text(1, '\0');
+  EXPECT_TRUE(worker.ReadInto(object, version, 0, std::as_writable_bytes(std::span(text))).ok());
+  EXPECT_EQ(text, "x");
+  EXPECT_EQ(asked, 2);
+  ASSERT_TRUE(MakeStore().Write(object, Bytes("y")).ok());
+  EXPECT_TRUE(absl::IsAborted(
+      worker.ReadInto(object, version, 0, std::as_writable_bytes(std::span(text)))));
+  EXPECT_EQ(worker.Look(object)->bytes, 1);
 }
 
 TEST_F(S3Test, LargeObjectsAreWrittenInParts) {
@@ -256,6 +273,64 @@ TEST_F(S3Test, AnUploadThatFailsIsAborted) {
   server_->proxy.Do("release");
   EXPECT_TRUE(absl::IsNotFound(store.Look(object).status()));
   EXPECT_THAT(Unfinished(), Not(HasSubstr("failed/one")));
+}
+
+TEST_F(S3Test, AFolderGetsFilesInTheirOrder) {
+  ThroughTheProxy();
+  const Store store = MakeStore();
+  const Address folder = At("s3://bucket/export/");
+  ASSERT_TRUE(store.Write(At("s3://bucket/export/old"), Bytes("x")).ok());
+  const std::string large = testing::Fill('l', 9 * kMega);
+  EXPECT_FALSE(store.PrepareWrites(folder).value());
+  EXPECT_EQ(store.List(folder).value().entries.size(), 1);  // it has left nothing
+  EXPECT_THAT(Unfinished(), Not(HasSubstr("longhaul-may-write")));
+  server_->proxy.Do("log");
+  std::atomic<uint64_t> most = 0;
+  const auto progress = [&](uint64_t bytes) {
+    if (bytes > most) most = bytes;
+  };
+  server_->proxy.Fault("s3", {{"method", "PUT"}, {"with", "partNumber=1"}, {"status", 503}});
+  const Status status = store.WriteAll(
+      folder, {.files = {{"model.safetensors", Bytes(large)}, {"config.json", Bytes("{}")}},
+               .removed = {"old", "never there"},
+               .progress = progress});
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(pauses_, 1);
+  EXPECT_EQ(most, large.size() + 2);
+  const Json log = server_->proxy.Do("log");
+  EXPECT_EQ(log.front()["method"], "DELETE");
+  EXPECT_EQ(log.back()["path"], "/bucket/export/config.json");
+  const Listing listing = store.List(folder).value();
+  ASSERT_EQ(listing.entries.size(), 2);
+  EXPECT_EQ(store.ReadAll(At("s3://bucket/export/model.safetensors"), large.size()).value(), large);
+  EXPECT_TRUE(absl::IsNotFound(store.PrepareWrites(At("s3://no-such-bucket/x/")).status()));
+  const Address google = At("gs://bucket/google-export/");
+  EXPECT_TRUE(store.PrepareWrites(google).ok());
+  EXPECT_TRUE(store.WriteAll(google, {.files = {{"config.json", Bytes("{}")}}}).ok());
+  EXPECT_EQ(store.List(google).value().entries.size(), 1);
+  // Keys that may not write are found out beforehand.
+  settings_.credentials.s3.secret_key = Secret("wrong");
+  EXPECT_TRUE(absl::IsPermissionDenied(MakeStore().PrepareWrites(folder).status()));
+  settings_.credentials.s3 = {};
+  const Status none = MakeStore().PrepareWrites(folder).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(none)) << none;
+  EXPECT_THAT(std::string(Message(none)), HasSubstr("set AWS_ACCESS_KEY_ID"));
+}
+
+TEST_F(S3Test, ObjectsAreDeleted) {
+  ThroughTheProxy();
+  const Store store = MakeStore();
+  const Address object = At("s3://bucket/old/step 1/a");
+  ASSERT_TRUE(store.Write(object, Bytes("x")).ok());
+  server_->proxy.Fault("s3", {{"method", "DELETE"}, {"status", 503}});
+  EXPECT_TRUE(store.Delete(object).ok());
+  EXPECT_EQ(pauses_, 1);
+  EXPECT_TRUE(absl::IsNotFound(store.Look(object).status()));
+  EXPECT_TRUE(store.Delete(object).ok());  // there is none
+  EXPECT_TRUE(absl::IsInvalidArgument(store.Delete(At("s3://bucket/old/"))));
+  EXPECT_TRUE(absl::IsInvalidArgument(store.Delete(At("https://host/a"))));
+  settings_.credentials.s3.secret_key = Secret("wrong");
+  EXPECT_TRUE(absl::IsPermissionDenied(MakeStore().Delete(object)));
 }
 
 TEST_F(S3Test, AnObjectThatChangesIsNoticed) {

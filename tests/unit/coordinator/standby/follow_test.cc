@@ -258,7 +258,7 @@ TEST_F(FollowTest, TheDirectoryOfACoordinatorWithRunsIsNotReplaced) {
         sqlite::Database::Open(Dir("standby") + "/store.db", SQLITE_OPEN_READWRITE).value();
     ASSERT_TRUE(store
                     .Execute("INSERT INTO runs VALUES('r','r','done','',1,1,'',x'','',NULL,NULL,'',"
-                             "0,0,0,0,0,0,'','',0,0)")
+                             "0,0,0,0,0,0,'','',0,0,x'')")
                     .ok());
   }
   const Status status = Follower::Start(Following(server->address())).status();

@@ -200,6 +200,13 @@ std::vector<Fill> Bodies() {
     bodies.push_back([step](v1::WorkerMessage& m) { m.mutable_validation()->set_step(step); });
     bodies.push_back([step](v1::WorkerMessage& m) { *m.mutable_shard() = ShardOf(step, 0); });
     bodies.push_back([step](v1::WorkerMessage& m) { m.mutable_shard()->set_step(step); });
+    for (const uint64_t request : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}}) {
+      bodies.push_back([step, request](v1::WorkerMessage& m) {
+        m.mutable_samples()->set_step(step);
+        m.mutable_samples()->set_request(request);
+        m.mutable_samples()->add_samples()->set_text("text");
+      });
+    }
     bodies.push_back([step](v1::WorkerMessage& m) { m.mutable_finished()->set_step(step); });
     bodies.push_back([step](v1::WorkerMessage& m) {
       m.mutable_finished()->set_step(step);
@@ -287,8 +294,18 @@ std::vector<Event> EveryEvent(const Coordinator& c) {
     garbage.set_dry_run(now);
     events.push_back(event::GarbageAsked{RequestId(63), garbage});
   }
+  v1::TakeSamples wanted;
+  wanted.add_prompts()->add_ids(1);
+  wanted.set_tokens(2);
+  wanted.set_top_p(1);
   for (const char* id : {"tiny-1", "tiny", "nobody", ""}) {
+    events.push_back(event::SamplesAsked{RequestId(65), id, wanted});
+    events.push_back(event::SamplesAsked{RequestId(65), id, {}});
     events.push_back(event::RemoveAsked{RequestId(64), id});
+    events.push_back(event::HookEnded{.run = RunId(id), .step = 2, .how = "ended"});
+    for (const char* problem : {"", "no such bucket"}) {
+      events.push_back(event::CheckpointStored{RunId(id), 1, 2, problem});
+    }
   }
   return events;
 }

@@ -42,14 +42,14 @@ class RefusalTest : public ::testing::Test {
 };
 
 TEST_F(RefusalTest, NewerSchema) {
-  Sql(folder_.path(), "PRAGMA user_version=6");
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 6");
+  Sql(folder_.path(), "PRAGMA user_version=7");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 7");
 }
 
 TEST_F(RefusalTest, OlderSchema) {
-  Sql(folder_.path(), "PRAGMA user_version=4");
+  Sql(folder_.path(), "PRAGMA user_version=5");
   ExpectRefused(absl::StatusCode::kFailedPrecondition,
-                "has schema version 4, this coordinator knows version 5");
+                "has schema version 5, this coordinator knows version 6");
 }
 
 TEST_F(RefusalTest, SchemaOfNoVersion) {

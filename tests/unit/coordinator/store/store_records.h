@@ -59,6 +59,11 @@ inline RunRecord FullRecord(const std::string& id) {
   record.step = 117;
   record.stop_asked = record.resize_asked = true;
   record.replicas_wanted = 3;
+  for (const uint64_t step : {100, 200}) {
+    v1::SampleRound& round = record.samples.emplace_back();
+    round.set_step(step);
+    round.add_samples()->set_text("a text of step");
+  }
   record.attempts = {.in_a_row = 2, .best_step = 119, .error = "no room"};
   record.submitted_unix_ms = 1'700'000'000'001;
   record.started_unix_ms = 1'700'000'000'002;
@@ -88,6 +93,10 @@ inline void ExpectEqual(const RunRecord& a, const RunRecord& b) {
   for (size_t i = 0; i < a.checkpoints.size(); ++i) {
     EXPECT_TRUE(
         ::google::protobuf::util::MessageDifferencer::Equals(a.checkpoints[i], b.checkpoints[i]));
+  }
+  ASSERT_EQ(a.samples.size(), b.samples.size());
+  for (size_t i = 0; i < a.samples.size(); ++i) {
+    EXPECT_TRUE(::google::protobuf::util::MessageDifferencer::Equals(a.samples[i], b.samples[i]));
   }
   EXPECT_EQ(a.step, b.step);
   EXPECT_EQ(a.stop_asked, b.stop_asked);

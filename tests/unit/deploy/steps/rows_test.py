@@ -31,6 +31,13 @@ class RowsTest(unittest.TestCase):
         metrics = metrics_of(row(3, has_validation=True, validation_loss=None), run())
         self.assertTrue(math.isnan(metrics["loss/validation"]))
 
+    def test_preferences(self):
+        metrics = metrics_of(row(3, preference_accuracy=0.75, preference_margin=0.5,
+                                 validation_preference_accuracy=0.625, validation_preference_margin=None), run())
+        self.assertEqual({name: value for name, value in metrics.items() if "preferences" in name},
+                         {"preferences/accuracy": 0.75, "preferences/margin": 0.5,
+                          "preferences/validation_accuracy": 0.625})
+
     def test_numbers_that_are_not_finite(self):
         metrics = metrics_of(row(3, loss=None, gradient_norm=None, squared_norms=[None, 4.0]), run())
         for name in ("loss/training", "optimizer/gradient_norm", "gradient_norm/stage_0"):

@@ -47,9 +47,10 @@ TEST(TensorHeaderTest, GoldenBytes) {
 }
 
 TEST(TensorHeaderTest, RoundTrip) {
-  for (const TensorKind kind : {TensorKind::kChunk, TensorKind::kNormUp, TensorKind::kStepControl,
-                                TensorKind::kMessageState, TensorKind::kMatrixDigest,
-                                TensorKind::kTaken, TensorKind::kReplicaMessage}) {
+  for (const TensorKind kind :
+       {TensorKind::kChunk, TensorKind::kNormUp, TensorKind::kStepControl,
+        TensorKind::kMessageState, TensorKind::kMatrixDigest, TensorKind::kTaken,
+        TensorKind::kReplicaMessage, TensorKind::kSampleRound, TensorKind::kSampledTokens}) {
     TensorHeader header = Example();
     header.kind = kind;
     const auto decoded = DecodeTensorHeader(Encode(header));
@@ -57,6 +58,11 @@ TEST(TensorHeaderTest, RoundTrip) {
     EXPECT_EQ(*decoded, header);
   }
   EXPECT_EQ(*DecodeTensorHeader(Encode({})), TensorHeader{});
+  TensorHeader sampling = Example();
+  sampling.validation = false;
+  sampling.sampling = true;
+  sampling.number = 0x61626364;
+  EXPECT_EQ(*DecodeTensorHeader(Encode(sampling)), sampling);
 }
 
 TEST(TensorHeaderTest, CleanValidationComesBack) {
@@ -110,9 +116,9 @@ INSTANTIATE_TEST_SUITE_P(
         {"VersionZero", Put<uint16_t>(4, 0), absl::StatusCode::kUnimplemented, "version 0"},
         {"VersionTwo", Put<uint16_t>(4, 2), absl::StatusCode::kUnimplemented, "version 2"},
         {"KindZero", Put<uint8_t>(6, 0), absl::StatusCode::kInvalidArgument,
-         "kind 1 to 3 or 5 to 8"},
-        {"KindNine", Put<uint8_t>(6, 9), absl::StatusCode::kInvalidArgument,
-         "kind 1 to 3 or 5 to 8"},
+         "kind 1 to 3 or 5 to 10"},
+        {"KindEleven", Put<uint8_t>(6, 11), absl::StatusCode::kInvalidArgument,
+         "kind 1 to 3 or 5 to 10"},
         {"Flags", Put<uint8_t>(7, 2), absl::StatusCode::kInvalidArgument, "flags"},
         {"Direction", Put<uint8_t>(44, 2), absl::StatusCode::kInvalidArgument, "direction"},
         {"Reserved45", Put<uint8_t>(45, 1), absl::StatusCode::kInvalidArgument, "reserved"},

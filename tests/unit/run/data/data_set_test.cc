@@ -86,6 +86,41 @@ TEST(ParseDataSet, ReadyTokenFilesHaveNoTokenizerAndPerhapsNoEnd) {
   EXPECT_EQ(set.training.shards[0].ids.offset, 1024);
 }
 
+Json PairsJson() {
+  Json json = SetJson(true);
+  json["version"] = 2;
+  json["pairs"] = 40;
+  json["packed"] = 64;
+  return json;
+}
+
+// An older program refuses a set of pairs by its version.
+TEST(ParseDataSet, PairsHaveAVersionOfTheirOwn) {
+  const DataSet set = ParseDataSet(PairsJson().dump()).value();
+  EXPECT_EQ(set.pairs, 40);
+  EXPECT_EQ(ParseDataSet(SetJson().dump())->pairs, std::nullopt);
+  Json json = PairsJson();
+  json["version"] = 1;
+  EXPECT_THAT(ErrorOf(json), HasSubstr("expected pairs in version 2 alone"));
+  json = PairsJson();
+  json.erase("pairs");
+  EXPECT_THAT(ErrorOf(json), HasSubstr("expected pairs in version 2 alone"));
+  json = PairsJson();
+  json["packed"] = 0;
+  EXPECT_THAT(ErrorOf(json), HasSubstr("not packed"));
+}
+
+TEST(CheckPairs, SetsOfPairsAndRunsOnPreferencesGoTogether) {
+  const Mixture pairs{{SourceOf("/pairs", PairsJson())}}, plain{{SourceOf("/plain")}};
+  EXPECT_TRUE(CheckPairs(pairs, true).ok());
+  EXPECT_TRUE(CheckPairs(plain, false).ok());
+  EXPECT_THAT(std::string(Message(CheckPairs(plain, true))),
+              HasSubstr("/plain: it has no pairs of answers"));
+  EXPECT_THAT(std::string(Message(CheckPairs(pairs, false))),
+              HasSubstr("/pairs: it has pairs of a chosen and a rejected answer"));
+  EXPECT_EQ(MixtureFromJson(ToJson(pairs)).value(), pairs);
+}
+
 TEST(ParseDataSet, WhatIsWrongIsNamed) {
   const auto changed = [](const auto& change) {
     Json json = SetJson(true);
@@ -94,7 +129,8 @@ TEST(ParseDataSet, WhatIsWrongIsNamed) {
   };
   EXPECT_EQ(changed([](Json&) {}), "none");
   EXPECT_THAT(changed([](Json& json) { json["format"] = "x"; }), HasSubstr("longhaul data set"));
-  EXPECT_THAT(changed([](Json& json) { json["version"] = 2; }), HasSubstr("expected version 1"));
+  EXPECT_THAT(changed([](Json& json) { json["version"] = 3; }),
+              HasSubstr("expected version 1 or 2"));
   EXPECT_THAT(changed([](Json& json) { json["bytes_per_token"] = 3; }),
               HasSubstr("expected 2 or 4"));
   EXPECT_THAT(changed([](Json& json) { json["vocabulary"] = 0; }), HasSubstr("vocabulary is 0"));

@@ -34,7 +34,7 @@ train:
   schedule: [cosine]
 pipeline: { schedule: 1f1b1, recompute: 1, stages: "2" }
 transport: grcp
-links: { forward: tha, zzz: 1, workers: { w: { transport: tcp } } }
+links: { forward: tha, zzz: 1, workers: { w: { transport: pigeons } } }
 peer_timeout: 10
 )"),
       R"(run.yaml:1:7: name: expected 1 to 40 of a-z, 0-9 and '-', beginning with a letter or digit, got 'Tiny WAN'
@@ -52,10 +52,10 @@ run.yaml:9:13: train.schedule: expected a mapping with kind, warmup, final_ratio
 run.yaml:10:23: pipeline.schedule: expected one of link-aware, 1f1b, gpipe, 2bw, got '1f1b1'; did you mean '1f1b'?
 run.yaml:10:41: pipeline.recompute: expected one of none, blocks, stage, got '1'
 run.yaml:10:52: pipeline.stages: expected a whole number from 1 to 4096 or auto, got the text "2"; remove the quotes
-run.yaml:11:12: transport: expected one of ucx, grpc, got 'grcp'; did you mean 'grpc'?
+run.yaml:11:12: transport: expected one of auto, ucx, tcp, grpc, got 'grcp'; did you mean 'grpc'?
 run.yaml:12:19: links.forward: unknown codec 'tha'; did you mean 'tah'? (known codecs: none, bf16, fp16, fixed, tah, gauss, dither, aqsgd, zip, taco, predict)
 run.yaml:12:24: unknown key 'zzz'; the keys of 'links' are forward, backward, cache_limit, measure, encrypt, error, chosen, workers
-run.yaml:12:59: links.workers.w.transport: expected one of ucx, grpc, got 'tcp'
+run.yaml:12:59: links.workers.w.transport: expected one of ucx, tcp, grpc, got 'pigeons'
 run.yaml:13:15: peer_timeout: expected a duration such as 20ms, 1.5s or 2m30s, got '10'; units are ns, us, ms, s, m, h, d; at most 36500d)");
 }
 
@@ -65,7 +65,7 @@ TEST(RunSpec, MissingKeysSayWhatIsExpected) {
       R"(run.yaml:2:8: the key 'model.hidden' is missing; expected a whole number from 1 to 131072
 run.yaml:2:8: the key 'model.context' is missing; expected a whole number from 1 to 4194304
 run.yaml:3:1: the key 'data.text' is missing; expected file names or globs, such as [corpus/*.txt]
-run.yaml:4:8: train: expected a mapping with steps, epochs, microbatches, microbatch_size, dtype, seed, deterministic, on_nonfinite, optimizer, schedule, lora, got '5')");
+run.yaml:4:8: train: expected a mapping with steps, epochs, microbatches, microbatch_size, dtype, seed, deterministic, on_nonfinite, optimizer, schedule, lora, dpo, got '5')");
 }
 
 TEST(RunSpec, ImpossibleCombinations) {
@@ -247,6 +247,23 @@ TEST(RunSpec, AliasesAreReadButNeverExpandedWithoutBound) {
                                  "run.yaml", {});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->checkpoint, (CheckpointSpec{5, 5}));
+}
+
+TEST(RunSpec, CheckpointsGoToFoldersOfObjectStores) {
+  const auto with = [](const std::string& to) {
+    return std::string(kMinimal) + "checkpoint: { to: '" + to + "' }\n";
+  };
+  for (const char* to : {"s3://bucket", "s3://bucket/a/b.c-d_e=1/", "gs://bucket/x"}) {
+    const auto spec = ParseRunSpec(with(to), "run.yaml", {});
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->checkpoint.to, to);
+    EXPECT_EQ(ParseRunSpec(ToYaml(*spec), "run.yaml", {})->checkpoint.to, to);
+  }
+  for (const char* to : {"", "bucket/a", "hf://org/name", "https://host/a", "s3://", "s3:///a",
+                         "s3://bucket//a", "s3://bucket/../a", "s3://bucket/a b",
+                         "s3://bucket/a%2e", "s3://bucket/a?b", "file:///a"}) {
+    EXPECT_TRUE(absl::StrContains(ErrorOf(with(to)), "checkpoint.to: expected a folder")) << to;
+  }
 }
 
 TEST(RunSpec, ManyErrorsAreCutShort) {

@@ -81,6 +81,8 @@ class ExecutorTest : public ::testing::Test {
         .stages = 2,
         .setting = {.depth = 2, .activation_lead = activation_lead_},
         .validation_tokens = kTinyTokens,
+        .vocabulary = 256,
+        .sample_text = SampleText(),
         .numerics = kNumerics,
         .resident = resident_.get(),
         .batches = std::make_unique<Batches>(
@@ -205,6 +207,7 @@ class ExecutorTest : public ::testing::Test {
          .shape = BoundaryShape(),
          .microbatches = spec_.train.microbatches,
          .validation_microbatches = ValidationMicrobatches(spec_, kTinyTokens),
+         .sampling_microbatches = kMostSamplePrompts,
          .send_codec = codec,
          .receive_codec = codec,
          .on_health = [](const LinkHealth&) {}},

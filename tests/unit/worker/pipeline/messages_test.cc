@@ -222,7 +222,7 @@ TEST_F(MessagesTest, ForgottenStepsFreeTheJournal) {
 TEST_F(MessagesTest, BuffersAreAsLargeAsPredicted) {
   Begin(0);
   const MessageFootprint footprint =
-      FootprintOf(Spec(), kWindows, forward_->MessageBytes(kMessageShape));
+      FootprintOf(Spec(), kWindows, forward_->MessageBytes(kMessageShape), Direction::kForward);
   for (uint64_t step = 1; step <= 10; ++step) RunStep(step);
   uint64_t records = 0, journal = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder_ + "/upper")) {

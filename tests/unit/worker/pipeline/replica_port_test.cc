@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "worker/pipeline/tensor_assembler.h"
+
 namespace longhaul::worker {
 namespace {
 

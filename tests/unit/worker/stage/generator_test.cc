@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -115,6 +116,39 @@ TEST_P(GeneratorOf, GivesTheLogitsOfTheWholeText) {
                                           {static_cast<int64_t>(logits.size())}, at::kFloat);
     EXPECT_LT((ours - expected[last++]).abs().max().item<double>(), 1e-4);
     next = {id};
+  }
+}
+
+// As samples of a run that trains take them: row 1 of 2, padded behind the prompt, in slices.
+TEST_P(GeneratorOf, AStageTakesTheSameTokenWithoutACache) {
+  const Published published(GetParam().model);
+  StageOptions options;
+  options.model = published.options.model;
+  options.vocabulary = *options.model.vocabulary;
+  options.layers = options.model.layers;
+  options.loads = true;
+  options.train.microbatches = 1;
+  options.train.microbatch_size = 2;
+  options.slices = options.model.has_experts() ? 1 : 2;
+  auto stage = Stage::Create(options);
+  ASSERT_TRUE(stage.ok()) << stage.status();
+  ASSERT_TRUE((*stage)->Load(published.read()).ok());
+  const uint32_t context = options.model.context, length = options.slice_tokens();
+  std::vector<int32_t> tokens(size_t{2} * context, 0), row = kPrompt;
+  for (const int32_t id : GetParam().ids) {
+    std::ranges::copy(row, tokens.begin() + context);
+    const auto at = static_cast<uint32_t>(row.size()) - 1;
+    std::vector<float> logits;
+    for (uint32_t slice = 0; slice < options.slices; ++slice) {
+      std::vector<Stage::Place> places;
+      if (at / length == slice) places.push_back({.row = 1, .token = at % length});
+      auto got = (*stage)->EvaluateLogits({Microbatch(0), slice}, {.tokens = tokens}, places);
+      ASSERT_TRUE(got.ok()) << got.status();
+      if (!places.empty()) logits = *std::move(got);
+    }
+    ASSERT_EQ(logits.size(), options.vocabulary);
+    ASSERT_EQ(Sample(logits, {.temperature = 0}, 0), static_cast<uint32_t>(id)) << row.size();
+    row.push_back(id);
   }
 }
 

@@ -102,6 +102,21 @@ TEST_F(Reports, AStepSaysHowEvenlyExpertsWereBusy) {
   EXPECT_FALSE(c.steps["tiny-1"].at(2).has_expert_load());
 }
 
+TEST_F(Reports, AStepSaysWhichShareOfPairsIsPreferred) {
+  v1::StepReport a = c.Report(1, 0, 2), b = c.Report(1, 1, 2);
+  a.mutable_preferences()->set_pairs(1000);  // not the last stage
+  b.mutable_preferences()->set_pairs(8);
+  b.mutable_preferences()->set_preferred(6);
+  b.mutable_preferences()->set_margins(-2);
+  c.Step("b", "tiny-1", b);
+  c.Step("a", "tiny-1", a);
+  EXPECT_EQ(c.steps["tiny-1"].at(1).preference_accuracy(), 0.75);
+  EXPECT_EQ(c.steps["tiny-1"].at(1).preference_margin(), -0.25);
+  EXPECT_FALSE(c.steps["tiny-1"].at(1).has_validation_preference_accuracy());
+  c.Steps(kAb, "tiny-1", 2);
+  EXPECT_FALSE(c.steps["tiny-1"].at(2).has_preference_accuracy());
+}
+
 TEST_F(Reports, ALostReportDoesNotStopTheCount) {
   c.Step("a", "tiny-1", c.Report(1, 0, 2));  // b's report of step 1 is lost
   c.Steps(kAb, "tiny-1", 2);

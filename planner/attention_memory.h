@@ -20,8 +20,8 @@ uint64_t RepeatedKeysAndValues(const RunSpec& spec);
 // the later slices, and their gradients.
 uint64_t PastBytes(const RunSpec& spec, uint64_t tokens, bool on_gpu);
 
-// With train.dpo, what a block of the pass without adapters keeps of a microbatch's earlier slices
-// until its last slice has run forward: keys and values.
+// Returns the bytes of the keys and values that one block keeps of a microbatch's earlier slices in
+// the pass without adapters (train.dpo). They stay until the last slice has run forward.
 uint64_t ReferencePastBytes(const RunSpec& spec, uint64_t tokens);
 
 // Who attends to whom in a microbatch; all blocks share it.

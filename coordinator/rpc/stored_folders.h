@@ -23,8 +23,8 @@ namespace longhaul::coordinator {
 
 class StoredFolders {
  public:
-  // Calls `done` once with each result, on a thread of this object: event::CopiesChecked and
-  // event::CheckpointStored. Failures are part of these events. TrimFolder has no result; its
+  // Calls `done` once for each request, on a thread of this object, with event::CopiesChecked or
+  // event::CheckpointStored. These events also report failures. A TrimFolder has no event; its
   // failures are warnings in the log.
   StoredFolders(const remote::Settings& settings, std::function<void(Event)> done);
 

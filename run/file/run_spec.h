@@ -310,7 +310,8 @@ struct HooksSpec {
   // ones) with the export of its parameters. Empty: nothing.
   std::vector<std::string> on_checkpoint;
   absl::Duration timeout = absl::Minutes(10);  // then the program and its children are killed
-  // With LoRA: true exports the whole model with the adapters added, false the adapters alone.
+  // What is exported of a run with LoRA. True: the whole model with the adapters added. False: the
+  // adapters alone.
   bool merged = false;
   friend bool operator==(const HooksSpec&, const HooksSpec&) = default;
 };

@@ -26,7 +26,7 @@ void CompleteModel(const std::string& preset, const FindModel& find_model, Reade
 // keys; also the modules of "all-linear". The model must be complete. An empty `find_adapters`: the
 // folder is not read.
 void CompleteLora(const FindAdapters& find_adapters, Reader& reader, RunSpec* spec);
-// With `train.dpo`, sets data.mask to document where the file omits it.
+// Sets data.mask to document if the file has train.dpo and omits data.mask.
 void CompleteDpo(const Reader& reader, RunSpec* spec);
 // Returns validation.at_start for a file that omits it: true if the run validates and begins with
 // published weights.

@@ -35,8 +35,10 @@ struct EncodedBlob {
 
 // Options of a BoundaryCodec.
 struct BoundaryCodecOptions {
-  codec::Shape shape;  // of every tensor that is sent, and of those received if `received` is unset
-  std::optional<codec::Shape> received = std::nullopt;  // of every tensor that is received
+  // The shape of every tensor that is sent. Received tensors have the same shape if `received` is
+  // unset.
+  codec::Shape shape;
+  std::optional<codec::Shape> received = std::nullopt;
   codec::Shape received_shape() const { return received.value_or(shape); }
   // Encodes with `send`, decodes with `receive`. Not null; may be the same codec.
   std::shared_ptr<const codec::Codec> send, receive;

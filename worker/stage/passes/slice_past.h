@@ -29,8 +29,8 @@ struct MicrobatchPast {
   static std::shared_ptr<MicrobatchPast> ThatStays(const MicrobatchPast& like);
 
   const uint32_t slices;
-  // With train.dpo: the keys and values of the passes without adapters, by block, by slice. The
-  // last slice's forward drops them, unless `stays` is set.
+  // The keys and values of the passes without adapters, by block and slice; empty without
+  // train.dpo. The last slice's forward drops them, unless `stays` is set.
   std::vector<std::vector<KeysAndValues>> reference;
   const std::shared_ptr<PairSums> pairs = std::make_shared<PairSums>();  // with train.dpo
   bool stays = false;                                                    // made by ThatStays

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "base/file.h"
 #include "base/unique_fd.h"
 #include "deploy/data/data_command.h"
+#include "deploy/spawn.h"
 
 namespace longhaul::cli {
 namespace {
@@ -58,29 +58,7 @@ StatusOr<std::string> Content(const UniqueFd& file) {
 // Runs `words` with these files as standard input and output. Returns the exit code; 128 and more:
 // a signal.
 StatusOr<int> RunProgram(std::vector<std::string> words, int in, int out) {
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, in, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-  // This process may block and ignore signals (cli/interrupt.h).
-  sigset_t none, usual;
-  sigemptyset(&none);
-  sigemptyset(&usual);
-  for (const int number : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&usual, number);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &usual);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  pid_t pid = -1;
-  const int error = posix_spawnp(&pid, pointers[0], &files, &attributes, pointers.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  if (error != 0) return FromErrno(words[0], error);
+  LH_ASSIGN_OR_RETURN(const pid_t pid, Spawn(std::move(words), in, out, ChildGroup::kOurs));
   int status = 0;
   while (waitpid(pid, &status, 0) < 0) {
     if (errno != EINTR) return FromErrno("waitpid", errno);

@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "deploy/spawn.h"
 
 namespace longhaul::cli {
 namespace {
@@ -35,38 +35,6 @@ StatusOr<Pipe> MakePipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return FromErrno("pipe", errno);
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-// Starts `words` with these files as standard input and output. Spawn and not fork: other threads
-// of this process run.
-StatusOr<pid_t> Spawn(std::vector<std::string> words, int in, int out) {
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, in, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-  // This process blocks SIGINT and SIGTERM, and ignores SIGPIPE (cli/interrupt.h).
-  sigset_t none, usual;
-  sigemptyset(&none);
-  sigemptyset(&usual);
-  for (const int number : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&usual, number);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &usual);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  pid_t pid = -1;
-  const int error = posix_spawnp(&pid, pointers[0], &files, &attributes, pointers.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  if (error != 0) return FromErrno(words[0], error);
-  return pid;
 }
 
 class PythonStepLog : public StepLog {
@@ -205,8 +173,8 @@ StatusOr<std::unique_ptr<StepLog>> StartPythonStepLog(const StepLogTargets& targ
   if (!targets.mlflow.empty()) words.push_back("--mlflow=" + targets.mlflow);
   LH_ASSIGN_OR_RETURN(Pipe lines, MakePipe());
   LH_ASSIGN_OR_RETURN(Pipe answers, MakePipe());
-  LH_ASSIGN_OR_RETURN(const pid_t pid,
-                      Spawn(std::move(words), lines.read.get(), answers.write.get()));
+  LH_ASSIGN_OR_RETURN(const pid_t pid, Spawn(std::move(words), lines.read.get(),
+                                             answers.write.get(), ChildGroup::kOwn));
   lines.read.Reset();
   answers.write.Reset();
   // A tracker that is slow must not keep Ctrl-C from working.

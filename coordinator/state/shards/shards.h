@@ -83,6 +83,11 @@ class Shards : public MoveListener {
 
  private:
   void Start(ShardCheck check);
+  // Starts `check`, which says its purpose, of files that `worker` writes into `folder` or takes
+  // from there.
+  void StartWithFolder(const Run& run, uint64_t step, const WorkerId& worker,
+                       const v1::StoredFolder& folder, std::vector<v1::CheckpointFile> files,
+                       ShardCheck check);
   void Send(const Worker& worker, uint64_t id, const ShardCheck& check);
   void SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerCommand to_source);
   void StartFetch(const Run& run, uint64_t step, const WorkerId& worker,

@@ -90,31 +90,29 @@ void Shards::StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose pu
 
 void Shards::StartUpload(const Run& run, uint64_t step, const WorkerId& source,
                          const v1::StoredFolder& folder, std::vector<v1::CheckpointFile> files) {
-  ShardCheck check{.purpose = ShardCheck::Purpose::kStore,
-                   .run = run.record.id,
-                   .epoch = run.record.epoch,
-                   .step = step};
-  check.worker = source;
-  check.incarnation = ledger_.FindWorker(source)->incarnation;
-  check.files = std::move(files);
+  ShardCheck check{.purpose = ShardCheck::Purpose::kStore};
   check.copy = true;
-  check.folder = folder;
-  check.limit = kLongestTransfer;  // the worker ends it earlier where nothing moves
-  Start(std::move(check));
+  StartWithFolder(run, step, source, folder, std::move(files), std::move(check));
 }
 
 void Shards::StartFetch(const Run& run, uint64_t step, const WorkerId& worker,
                         const v1::StoredFolder& folder, std::vector<v1::CheckpointFile> files) {
-  ShardCheck check{.purpose = ShardCheck::Purpose::kResume,
-                   .run = run.record.id,
-                   .epoch = run.record.epoch,
-                   .step = step};
+  ShardCheck check{.purpose = ShardCheck::Purpose::kResume};
+  check.takes = true;
+  StartWithFolder(run, step, worker, folder, std::move(files), std::move(check));
+}
+
+void Shards::StartWithFolder(const Run& run, uint64_t step, const WorkerId& worker,
+                             const v1::StoredFolder& folder, std::vector<v1::CheckpointFile> files,
+                             ShardCheck check) {
+  check.run = run.record.id;
+  check.epoch = run.record.epoch;
+  check.step = step;
   check.worker = worker;
   check.incarnation = ledger_.FindWorker(worker)->incarnation;
   check.files = std::move(files);
   check.folder = folder;
-  check.takes = true;
-  check.limit = kLongestTransfer;
+  check.limit = kLongestTransfer;  // the worker ends it earlier where nothing moves
   Start(std::move(check));
 }
 

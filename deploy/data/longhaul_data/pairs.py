@@ -2,9 +2,10 @@
 answer, then that of the rejected one."""
 import os
 
-from .errors import Problem, need
+from .errors import Problem
 from .fields import quoted
 from .messages import Conversation
+from .pack import Windows
 from .pieces import place
 from .readers import type_name
 
@@ -58,19 +59,15 @@ def conversations(where, prompt, chosen, rejected, tools):
     return [Conversation(side, tools, shared) for side in sides]
 
 
-class PairPacker:
-    """Writes whole windows to `writer`. A window has whole pairs alone; end tokens that are no targets fill its rest.
-    So pairs are documents 0 and 1, 2 and 3, ... of a window."""
+class PairPacker(Windows):
+    """Writes pairs so that none crosses a window's border: they are documents 0 and 1, 2 and 3, ... of a window."""
 
     def __init__(self, writer, context, end_token, width):
-        self._numpy = need("numpy", "preparing data")
-        self._writer, self._context, self._end = writer, context, end_token
-        self._filling = self._numpy.full(context, end_token, dtype=f"<u{width}")
-        self._no_targets = self._numpy.zeros(context, dtype="u1")
-        self._used = 0
+        super().__init__(writer, context, end_token, width)
+        self._end = end_token
         self._parts, self._length = [], 0  # of the document that is being read
         self._documents = []               # of the pair that is being read: (ids, mask, length)
-        self.pairs = self.too_long = self.without_targets = self.filled_tokens = 0
+        self.pairs = self.too_long = self.without_targets = 0
 
     def add(self, encoded):
         begin = 0
@@ -103,21 +100,5 @@ class PairPacker:
         if not (chosen[1].any() and rejected[1].any()):
             self.without_targets += 1
             return
-        if length > self._context - self._used:
-            self._fill()
-        for ids, mask, _ in (chosen, rejected):
-            self._writer.write(ids, mask)
-        self._used = (self._used + length) % self._context
+        self._write_together(((ids, mask) for ids, mask, _ in (chosen, rejected)), length)
         self.pairs += 1
-
-    def _fill(self):
-        count = (self._context - self._used) % self._context
-        self._writer.write(self._filling[:count], self._no_targets[:count])
-        self.filled_tokens += count
-        self._used = 0
-
-    def finish(self):
-        """The last window reads one token more, too."""
-        self._fill()
-        if self._writer.tokens:
-            self._writer.write(self._filling[:1], self._no_targets[:1])

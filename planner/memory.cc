@@ -411,8 +411,11 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
       break;
   }
   if (!on_gpu) return memory;
-  memory.fixed +=
-      kCublasBytes + kBoundariesInPassing * boundary + ScoreBytes(spec) + QueryGradientBytes(spec);
+  // The loss has given back its logits when the first block's scores are made again.
+  const uint64_t of_logits = kLogitsAtWork * logits + (keeps_logits ? 0 : of_loss);
+  const uint64_t scores = ScoreBytes(spec);
+  memory.fixed += kCublasBytes + kBoundariesInPassing * boundary + scores -
+                  std::min(scores, of_logits) + QueryGradientBytes(spec);
   if (!recomputes) {
     memory.per_flight += boundary + kSegmentBytes + DropoutBytes(spec, /*copies=*/1, on_gpu);
   }

@@ -56,6 +56,7 @@ RunSpec SpecOf(const Case& test) {
   spec.pipeline.recompute = test.recompute;
   spec.pipeline.slices = test.slices;
   spec.data.mask_documents = test.masked;
+  spec.links.codecs = {"none", "none"};  // a stage has no codecs, nor their tables
   testing::MakeKin(test.kin, &spec.model);
   return spec;
 }

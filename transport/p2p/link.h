@@ -131,10 +131,11 @@ struct LinkOptions {
   uint32_t credits = kDefaultCredits;
   // True: frames are encrypted and authenticated. If the two ends differ, the link does not open.
   bool sealed = false;
-  // For Expect over the relay transport, which cannot listen: where this side waits for the side
-  // that dials, in the form of Dial's addresses. One usable address is enough. Must be empty for
-  // transports that listen.
-  std::vector<std::string> wait_at = {};
+  // For Expect: addresses of the side that dials, in the form of Dial's addresses. Over the relay
+  // transport, which cannot listen: where both sides meet; one usable address is enough. Over ucx:
+  // the peer must dial from a host of these addresses; empty: from any host. Other transports
+  // ignore this field.
+  std::vector<std::string> peer_at = {};
 };
 
 class Link {

@@ -296,7 +296,10 @@ v1::WorkerMessage LinkProbe::Run(const transport::TransportsByName& transports) 
     conversation->Opened(std::move(link));
   };
   const std::vector<std::string> addresses(asked.addresses().begin(), asked.addresses().end());
-  const transport::LinkOptions options{.sealed = asked.sealed(), .wait_at = addresses};
+  std::vector<std::string> peer_at(asked.dialler_addresses().begin(),
+                                   asked.dialler_addresses().end());
+  if (peer_at.empty()) peer_at = addresses;  // of a relay
+  const transport::LinkOptions options{.sealed = asked.sealed(), .peer_at = std::move(peer_at)};
   transport->second->Open(asked.dial(), addresses, key, asked.link_secret(), conversation_, options,
                           open_deadline, opened);
   const StatusOr<Conversation::Result> result = conversation_->Wait(deadline);

@@ -109,7 +109,9 @@ void ReachChecks::Handle(const v1::WorkerCommand& command) {
   }
   const absl::Duration limit = std::min(absl::Seconds(asked.limit_seconds()), kLongestLimit);
   const Deadline deadline = Deadline::After(limit);
-  const transport::LinkOptions options{.peer_timeout = limit};
+  const transport::LinkOptions options{
+      .peer_timeout = limit,
+      .peer_at = {asked.dialler_addresses().begin(), asked.dialler_addresses().end()}};
   for (int i = 0; i < asked.addresses_size(); ++i) {
     const transport::LinkKey key{RunId(fmt::format("reach:{}", asked.check())), Epoch(1),
                                  EdgeId(static_cast<uint32_t>(i))};

@@ -30,6 +30,8 @@ struct Options {
   std::string links = "plain,sealed";
   std::string rates = "100mbit,500mbit,1gbit";
   std::string delays = "0ms";
+  std::string losses = "0%";
+  std::string traffic = "one,both";
   double seconds = 5;
   bool json = false;
 };
@@ -39,7 +41,7 @@ struct Result {
   std::string transport;
   bool sealed = false;
   uint64_t rate = 0;
-  absl::Duration delay;
+  LinkQuality path;
   bool both = false;
   double there_percent = 0, back_percent = 0;
   double cpu_seconds_per_gb = 0;  // of both processes, per GB that one sent to the other
@@ -103,8 +105,8 @@ Status CheckLink(const nlohmann::json& peer, const std::string& transport, bool 
 }
 
 StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, bool sealed,
-                         uint64_t rate, absl::Duration delay, bool both, double seconds) {
-  const double warm_up = WarmUpSeconds(delay);
+                         uint64_t rate, const LinkQuality& path, bool both, double seconds) {
+  const double warm_up = WarmUpSeconds(path.delay);
   LH_RETURN_IF_ERROR(namespaces.Shape(rate));
   LH_ASSIGN_OR_RETURN(const auto listener, StartPeer(namespaces, 1,
                                                      {.transport = transport,
@@ -131,7 +133,7 @@ StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, b
   return Result{.transport = transport,
                 .sealed = sealed,
                 .rate = rate,
-                .delay = delay,
+                .path = path,
                 .both = both,
                 .there_percent = Percent(at_listener, rate),
                 .back_percent = Percent(at_dialler, rate),
@@ -143,10 +145,12 @@ StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, b
 
 void Print(const Result& r) {
   fmt::print(
-      "{:<9}  {:<6}  {:>12}  {:>6}  {:<8}  {:>6.1f} %  {:>8}  {:>8.2f}  {:>10.2f} ms  {:>8.0f} "
+      "{:<9}  {:<6}  {:>12}  {:>6}  {:>6}  {:<8}  {:>6.1f} %  {:>8}  {:>8.2f}  {:>10.2f} ms  "
+      "{:>8.0f} "
       "ms\n",
       r.transport, r.sealed ? "sealed" : "plain", FormatBitsPerSecond(static_cast<double>(r.rate)),
-      longhaul::FormatDuration(r.delay), r.both ? "both" : "one way", r.there_percent,
+      longhaul::FormatDuration(r.path.delay), fmt::format("{:g} %", 100 * r.path.loss),
+      r.both ? "both" : "one way", r.there_percent,
       r.both ? fmt::format("{:.1f} %", r.back_percent) : "-", r.cpu_seconds_per_gb,
       r.control_round_trip_ms, r.longest_silence_ms);
   std::fflush(stdout);
@@ -156,7 +160,8 @@ nlohmann::json ToJson(const Result& r) {
   return {{"transport", r.transport},
           {"sealed", r.sealed},
           {"rate_bits_per_second", r.rate},
-          {"delay_seconds", absl::ToDoubleSeconds(r.delay)},
+          {"delay_seconds", absl::ToDoubleSeconds(r.path.delay)},
+          {"loss", r.path.loss},
           {"both_ways", r.both},
           {"goodput_percent", r.there_percent},
           {"goodput_back_percent", r.back_percent},
@@ -165,15 +170,16 @@ nlohmann::json ToJson(const Result& r) {
           {"longest_silence_ms", r.longest_silence_ms}};
 }
 
-Status MeasureDelay(Namespaces& namespaces, const Options& options, absl::Duration delay,
-                    nlohmann::json* all) {
+Status MeasurePath(Namespaces& namespaces, const Options& options, const LinkQuality& path,
+                   nlohmann::json* all) {
   for (const std::string& text : Parts(options.rates)) {
     LH_ASSIGN_OR_RETURN(const uint64_t rate, ParseBitsPerSecond(text));
-    for (const bool both : {false, true}) {
+    for (const std::string& traffic : Parts(options.traffic)) {
+      const bool both = traffic == "both";
       for (const std::string& transport : Parts(options.transports)) {
         for (const std::string& links : Parts(options.links)) {
           LH_ASSIGN_OR_RETURN(const Result result, Measure(namespaces, transport, links == "sealed",
-                                                           rate, delay, both, options.seconds));
+                                                           rate, path, both, options.seconds));
           if (result.there_percent <= 0 || (both && result.back_percent <= 0)) {
             return absl::InternalError("no bytes arrived");
           }
@@ -189,16 +195,20 @@ Status MeasureDelay(Namespaces& namespaces, const Options& options, absl::Durati
 Status MeasureAll(const Options& options, bool* possible) {
   nlohmann::json all = nlohmann::json::array();
   if (!options.json) {
-    fmt::print("{:<9}  {:<6}  {:>12}  {:>6}  {:<8}  {:>8}  {:>8}  {:>8}  {:>13}  {:>11}\n",
-               "transport", "links", "rate", "delay", "traffic", "there", "back", "CPU s/GB",
-               "control p50", "silence");
+    fmt::print("{:<9}  {:<6}  {:>12}  {:>6}  {:>6}  {:<8}  {:>8}  {:>8}  {:>8}  {:>13}  {:>11}\n",
+               "transport", "links", "rate", "delay", "loss", "traffic", "there", "back",
+               "CPU s/GB", "control p50", "silence");
   }
   for (const std::string& text : Parts(options.delays)) {
     LH_ASSIGN_OR_RETURN(const absl::Duration delay, ParseLinkDelay(text));
-    const auto namespaces = Namespaces::Create(delay, Self());
-    *possible = namespaces.ok();
-    LH_RETURN_IF_ERROR(namespaces.status());
-    LH_RETURN_IF_ERROR(MeasureDelay(**namespaces, options, delay, &all));
+    for (const std::string& share : Parts(options.losses)) {
+      LH_ASSIGN_OR_RETURN(const double loss, ParseLoss(share));
+      const LinkQuality path{.delay = delay, .jitter = {}, .loss = loss};
+      const auto namespaces = Namespaces::Create(path, Self());
+      *possible = namespaces.ok();
+      LH_RETURN_IF_ERROR(namespaces.status());
+      LH_RETURN_IF_ERROR(MeasurePath(**namespaces, options, path, &all));
+    }
   }
   if (options.json) fmt::print("{}\n", all.dump(2));
   return absl::OkStatus();
@@ -238,6 +248,17 @@ int Main(int argc, char** argv) {
          "One-way delays, with commas between; packets then go through the relay that local "
          "clusters have")
       ->capture_default_str();
+  app.add_option("--loss", options.losses,
+                 "Shares of packets that are lost each way, like 0.1%, with commas between")
+      ->capture_default_str();
+  app.add_option("--traffic", options.traffic, "Of one (way) and both (ways), with commas between")
+      ->capture_default_str()
+      ->check([](const std::string& list) {
+        for (const std::string& one : Parts(list)) {
+          if (one != "one" && one != "both") return "expected one or both, got '" + one + "'";
+        }
+        return std::string();
+      });
   app.add_option("--seconds", options.seconds, "Length of each measurement")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 600.0));

@@ -77,8 +77,8 @@ Status RunCommand(const std::vector<std::string>& arguments) {
 }
 
 // The process id keeps two benchmarks apart.
-Namespaces::Namespaces(absl::Duration delay)
-    : delay_(delay),
+Namespaces::Namespaces(const LinkQuality& path)
+    : path_(path),
       between_(fmt::format("lhbench-{}-between", getpid())),
       relay_socket_(fmt::format("/tmp/lhbench-{}.sock", getpid())) {
   for (int end : {0, 1}) names_[end] = fmt::format("lhbench-{}-{}", getpid(), end);
@@ -88,9 +88,9 @@ std::string Namespaces::Ip(int end) {
   return fmt::format("10.77.0.{}", end + 1);
 }
 
-StatusOr<std::unique_ptr<Namespaces>> Namespaces::Create(absl::Duration delay,
+StatusOr<std::unique_ptr<Namespaces>> Namespaces::Create(const LinkQuality& path,
                                                          const std::string& relay_program) {
-  std::unique_ptr<Namespaces> namespaces(new Namespaces(delay));
+  std::unique_ptr<Namespaces> namespaces(new Namespaces(path));
   if (const Status status = namespaces->SetUp(relay_program); !status.ok()) {
     return FailedPrecondition("this needs root, network namespaces, veth and tbf: {}",
                               Message(status));
@@ -106,7 +106,7 @@ Status Namespaces::Join() {
 Status Namespaces::JoinByRelay(const std::string& relay_program) {
   LH_RETURN_IF_ERROR(RunCommand({"ip", "netns", "add", between_}));
   relay::RelayConfig config;
-  config.paths.assign(4, {.delay = delay_, .jitter = {}, .loss = 0});
+  config.paths.assign(4, path_);
   for (int end : {0, 1}) {
     const std::string port = fmt::format("p{}", end);
     LH_RETURN_IF_ERROR(RunCommand(
@@ -131,13 +131,18 @@ Status Namespaces::SetUp(const std::string& relay_program) {
                                      fmt::format("cd /proc/sys/net/ipv4 && echo {}", buffers)}));
     }
   }
-  LH_RETURN_IF_ERROR(delay_ == absl::ZeroDuration() ? Join() : JoinByRelay(relay_program));
+  LH_RETURN_IF_ERROR(path_.Perfect() ? Join() : JoinByRelay(relay_program));
   for (int end : {0, 1}) {
     const std::string& name = names_[end];
     LH_RETURN_IF_ERROR(
         RunCommand({"ip", "-n", name, "address", "add", Ip(end) + "/24", "dev", kDevice}));
     LH_RETURN_IF_ERROR(RunCommand({"ip", "-n", name, "link", "set", "lo", "up"}));
     LH_RETURN_IF_ERROR(RunCommand({"ip", "-n", name, "link", "set", kDevice, "up"}));
+    // Packets are lost one by one, as on a real line, and not 64 KB at a time.
+    if (path_.loss > 0) {
+      LH_RETURN_IF_ERROR(
+          RunCommand({"ip", "-n", name, "link", "set", kDevice, "gso_max_segs", "1"}));
+    }
     // The same everywhere, whatever the host's default is; the sysctl is refused in a namespace.
     LH_RETURN_IF_ERROR(RunCommand({"ip", "-n", name, "route", "replace", "10.77.0.0/24", "dev",
                                    kDevice, "src", Ip(end), "congctl", "cubic"}));
@@ -148,8 +153,8 @@ Status Namespaces::SetUp(const std::string& relay_program) {
 Status Namespaces::Shape(uint64_t bits_per_second) {
   // The burst must exceed one GSO packet, else the kernel segments in software.
   // A queue of a round trip, as a router on such a line has, lets TCP use all of it.
-  const std::string queue =
-      fmt::format("{}ms", absl::ToInt64Milliseconds(std::max(absl::Milliseconds(50), 2 * delay_)));
+  const std::string queue = fmt::format(
+      "{}ms", absl::ToInt64Milliseconds(std::max(absl::Milliseconds(50), 2 * path_.delay)));
   std::vector<std::string> limits = {"burst", "72kb", "latency", queue};
   if (bits_per_second > 300'000'000) limits = {"burst", "128kb", "latency", queue};
   if (bits_per_second > 1'000'000'000) limits = {"burst", "1mb", "limit", "4mb"};
@@ -174,7 +179,7 @@ Status Namespaces::Shape(uint64_t bits_per_second) {
 Namespaces::~Namespaces() {
   relay_.reset();
   unlink(relay_socket_.c_str());
-  if (delay_ != absl::ZeroDuration()) RunCommand({"ip", "netns", "delete", between_}).IgnoreError();
+  if (!path_.Perfect()) RunCommand({"ip", "netns", "delete", between_}).IgnoreError();
   for (const std::string& name : names_) {
     // The veth pair goes with them. One that was never made has nothing to say.
     RunCommand({"ip", "netns", "delete", name}).IgnoreError();

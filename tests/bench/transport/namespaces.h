@@ -1,6 +1,6 @@
 // Two network namespaces joined by a shaped line, for as long as the object lives; a line with a
-// delay goes through a third one, in which the relay of local clusters holds the packets. Needs
-// root.
+// delay or loss goes through a third one, in which the relay of local clusters holds and drops
+// packets. Needs root.
 #pragma once
 
 #include <sys/types.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "base/status.h"
+#include "run/file/link_quality.h"
 
 namespace longhaul::bench {
 
@@ -40,9 +40,9 @@ class Process {
 
 class Namespaces {
  public:
-  // `delay`: one way. `relay_program`: what becomes the relay when it is called with `--relay
+  // `path`: each way. `relay_program`: what becomes the relay when it is called with `--relay
   // SOCKET`. kFailedPrecondition naming what is missing.
-  static StatusOr<std::unique_ptr<Namespaces>> Create(absl::Duration delay,
+  static StatusOr<std::unique_ptr<Namespaces>> Create(const LinkQuality& path,
                                                       const std::string& relay_program);
   Namespaces(const Namespaces&) = delete;
   Namespaces& operator=(const Namespaces&) = delete;
@@ -55,12 +55,12 @@ class Namespaces {
   static std::string Ip(int end);
 
  private:
-  explicit Namespaces(absl::Duration delay);
+  explicit Namespaces(const LinkQuality& path);
   Status SetUp(const std::string& relay_program);
   Status Join();
   Status JoinByRelay(const std::string& relay_program);
 
-  const absl::Duration delay_;
+  const LinkQuality path_;
   std::array<std::string, 2> names_;
   const std::string between_;       // the relay's namespace
   const std::string relay_socket_;  // of its requests

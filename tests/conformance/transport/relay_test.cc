@@ -106,7 +106,7 @@ class RelayedLinkTest : public LinkTest {
   }
   void OpenAt(const std::vector<std::string>& ways) {
     OpenResult expected, dialled;
-    listener_->Expect(Key(), kSecret, at_listener_, {.sealed = true, .wait_at = ways},
+    listener_->Expect(Key(), kSecret, at_listener_, {.sealed = true, .peer_at = ways},
                       Deadline::After(kPatience), expected.Done());
     dialler_->Dial(ways, Key(), kSecret, at_dialler_, {.sealed = true}, Deadline::After(kPatience),
                    dialled.Done());
@@ -162,7 +162,7 @@ TEST_P(RelayedLinkTest, ARelayThatJoinsWithoutEndKeepsNobodyOut) {
   const std::string good = NewWay(OfTheSuite().address());
   OpenResult expected, dialled;
   listener_->Expect(Key(), kSecret, at_listener_,
-                    {.sealed = true, .wait_at = {NewWay(hostile.address()), good}},
+                    {.sealed = true, .peer_at = {NewWay(hostile.address()), good}},
                     Deadline::After(kPatience), expected.Done());
   ASSERT_TRUE(hostile.WaitForTaken(6));  // the first pauses are short
   ASSERT_FALSE(hostile.WaitForTaken(100, absl::Seconds(1)));
@@ -178,7 +178,7 @@ TEST_P(RelayedLinkTest, WaitsAnewAtARelayThatSaysNothing) {
   const FakeRelay silent(/*greets=*/false);
   OpenResult expected;
   listener_->Expect(Key(), kSecret, at_listener_,
-                    {.sealed = true, .wait_at = {NewWay(silent.address())}},
+                    {.sealed = true, .peer_at = {NewWay(silent.address())}},
                     Deadline::After(kPatience), expected.Done());
   EXPECT_TRUE(silent.WaitForTaken(4));
   listener_->Cancel(Key());
@@ -192,7 +192,7 @@ TEST_P(RelayedLinkTest, OpensThoughOneOfItsWaysIsNone) {
 
 TEST_P(RelayedLinkTest, WithoutAnyWayItIsNotExpected) {
   OpenResult expected;
-  listener_->Expect(Key(), kSecret, at_listener_, {.sealed = true, .wait_at = {"x#1", "y#2"}},
+  listener_->Expect(Key(), kSecret, at_listener_, {.sealed = true, .peer_at = {"x#1", "y#2"}},
                     Deadline::After(kPatience), expected.Done());
   const Status status = expected.Wait().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;

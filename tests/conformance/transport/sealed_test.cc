@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/event_loop.h"
+#include "base/notification.h"
 #include "proto/wire/link_header.h"
 #include "tests/conformance/transport/link_test.h"
 #include "transport/p2p/core/transport_core.h"
@@ -24,6 +25,10 @@ struct WireMessage {
     return kind == wire::LinkKind::kHello || kind == wire::LinkKind::kWelcome ||
            kind == wire::LinkKind::kRefuse;
   }
+  bool is_bulk_data() const {
+    return static_cast<wire::LinkKind>(header[6]) == wire::LinkKind::kData &&
+           static_cast<Lane>(header[7]) == Lane::kBulk;
+  }
 };
 
 // Who sits on the dialler's line, and what he has seen of what it sends. Used on its loop.
@@ -32,6 +37,10 @@ struct Wiretap {
   std::function<std::vector<WireMessage>(const WireMessage&)> act;
   std::string seen;
   size_t acted = 0;
+  // Bulk frames of callers go on, but the link is not told so: their `done`s stay here.
+  bool holds = false;
+  std::vector<std::function<void()>> held;
+  std::shared_ptr<EventLoop> loop;
 };
 
 class TappedConnection : public Connection {
@@ -50,6 +59,7 @@ class TappedConnection : public Connection {
     message.payload.insert(message.payload.end(), payload.body.begin(), payload.body.end());
     tap_->seen.append(reinterpret_cast<const char*>(message.payload.data()),
                       message.payload.size());
+    const bool is_held = tap_->holds && message.is_bulk_data();
     std::vector<WireMessage> passed_on;
     if (tap_->act && !message.is_handshake()) {
       passed_on = tap_->act(message);
@@ -60,7 +70,12 @@ class TappedConnection : public Connection {
       const auto kept = std::make_shared<WireMessage>(std::move(one));
       inner_->Send(kept->header, {.header = {}, .body = kept->payload}, [kept](const Status&) {});
     }
-    loop_->Post([done = std::move(done)] { done(absl::OkStatus()); });
+    const auto tell = [done = std::move(done)] { done(absl::OkStatus()); };
+    if (is_held) {
+      tap_->held.push_back(tell);
+    } else {
+      loop_->Post(tell);
+    }
   }
   void Close() override { inner_->Close(); }
   std::string Describe() const override { return inner_->Describe(); }
@@ -78,11 +93,15 @@ class TappedBackend : public Backend {
   std::string name() const override { return inner_->name(); }
   StatusOr<std::string> Start(const std::shared_ptr<EventLoop>& loop, Accept accept) override {
     loop_ = loop;
+    tap_->loop = loop;
     return inner_->Start(loop, std::move(accept));
   }
   StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) override {
     LH_ASSIGN_OR_RETURN(std::shared_ptr<Connection> inner, inner_->Connect(address));
     return std::make_shared<TappedConnection>(std::move(inner), loop_, tap_);
+  }
+  std::shared_ptr<void> AdmitPeers(const std::vector<std::string>& addresses) override {
+    return inner_->AdmitPeers(addresses);
   }
   void Shutdown(std::function<void()> done) override { inner_->Shutdown(std::move(done)); }
 
@@ -104,6 +123,7 @@ class SealedTest : public LinkTest {
   void TearDown() override {
     dialler_link_.reset();
     dialler_.reset();  // its loop no longer runs: what the tap saw may be read
+    tap_->loop.reset();
   }
   // Frames that differ, and arrive as they were sent.
   void SendAndCompare(size_t count) {
@@ -153,6 +173,34 @@ TEST_P(SealedTest, TheSameTextIsSealedOtherwiseEachTime) {
     repeated += tap_->seen.find(tap_->seen.substr(at, 64), at + 1) != std::string::npos;
   }
   EXPECT_EQ(repeated > 0, !GetParam().sealed);
+}
+
+// A link that sealed all that it may send would not read meanwhile, and its peer would starve.
+TEST_P(SealedTest, HandsAFewFramesAheadOfTheConnection) {
+  constexpr size_t kFrames = 30;
+  tap_->holds = true;
+  Open();
+  const std::string text = Pattern(3, 2000);
+  SendLedger ledger;
+  for (size_t i = 0; i < kFrames; ++i) {
+    dialler_link_->Send(Lane::kBulk, BodyOf(text), ledger.Expect());
+  }
+  // All that is sent on the bulk lane was handed over before this frame comes.
+  ASSERT_TRUE(at_listener_->WaitForFramesOn(Lane::kBulk, 4));
+  dialler_link_->Send(Lane::kControl, BodyOf(text), ledger.Expect());
+  ASSERT_TRUE(at_listener_->WaitForFramesOn(Lane::kControl, 1));
+  EXPECT_EQ(at_listener_->frames().size(), 4 + 1u);
+  // The link is told at last, on the loop of the tap.
+  Notification told;
+  ASSERT_TRUE(tap_->loop->Post([&] {
+    tap_->holds = false;
+    for (const auto& tell : std::exchange(tap_->held, {})) tell();
+    told.Notify();
+  }));
+  told.Wait();
+  ASSERT_TRUE(at_listener_->WaitForFramesOn(Lane::kBulk, kFrames));
+  ASSERT_TRUE(ledger.WaitForAll(kFrames + 1));
+  EXPECT_EQ(ledger.failed(), 0u);
 }
 
 // Who gets the other kind than its own has words for it, and neither gives way.

@@ -1,10 +1,12 @@
 """Workers that have IPv6 addresses alone: with default flags they train, and UCX is refused with a sentence.
 
-usage: ipv6_test.py BIN_DIR
+usage: ipv6_test.py BIN_DIR [ADDRESS]
 
-The coordinator listens at [::1], so `--data-address auto` of each worker is [::1], too. Skipped where the machine has
-no IPv6.
+The coordinator listens at [::1], so `--data-address auto` of each worker is [::1], too. The same with the address of a
+private network (fd00::/8) in a network namespace of its own, where the test is root. Skipped where the machine has no
+IPv6.
 """
+import os
 import pathlib
 import socket
 import subprocess
@@ -16,8 +18,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "trainin
 from training_test import Cluster, expect_equal, text_for_training
 
 
+PRIVATE = "fd00:88::1"
+
+
 class Ipv6Cluster(Cluster):
-    LISTEN = "[::1]:0"
+    LISTEN = f"[{sys.argv[2] if len(sys.argv) > 2 else '::1'}]:0"
 
 
 def expect_refused(cluster, sentence, *flags):
@@ -27,6 +32,18 @@ def expect_refused(cluster, sentence, *flags):
     if result.returncode != 2 or sentence not in result.stderr:
         raise AssertionError(f"{flags}: exit {result.returncode}, {result.stderr!r}")
     print(f"ok: {result.stderr.strip()}", flush=True)
+
+
+def in_a_private_network():
+    """This test with the other address, in a namespace that has it."""
+    name = f"lhv6{os.getpid() % 100000}"
+    try:
+        for command in (["netns", "add", name], ["-n", name, "link", "set", "lo", "up"],
+                        ["-n", name, "addr", "add", f"{PRIVATE}/64", "dev", "lo", "nodad"]):
+            subprocess.run(["ip", *command], check=True)
+        subprocess.run(["ip", "netns", "exec", name, sys.executable, __file__, sys.argv[1], PRIVATE], check=True)
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=False)
 
 
 def main():
@@ -57,6 +74,8 @@ def main():
             expect_refused(cluster, "--transport ucx cannot be used: it does not work over IPv6", "--transport", "ucx")
             if len(cluster.connected()) != 2:
                 raise AssertionError("a worker has ended")
+    if len(sys.argv) == 2 and os.geteuid() == 0:
+        in_a_private_network()
     return 0
 
 

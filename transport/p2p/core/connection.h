@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/event_loop.h"
 #include "base/status.h"
@@ -104,6 +105,12 @@ class Backend {
   // instead.
   virtual StatusOr<std::shared_ptr<void>> WaitAt(const std::string& /*address*/) {
     return absl::InvalidArgumentError(name() + " listens, and waits nowhere else");
+  }
+  // Lets peers connect from the hosts of these addresses, until the result is destroyed. Empty
+  // `addresses`: from every host. A backend whose port withstands strangers returns null, and lets
+  // everybody connect at all times.
+  virtual std::shared_ptr<void> AdmitPeers(const std::vector<std::string>& /*addresses*/) {
+    return nullptr;
   }
   // Returns OK, or an error that says why this backend carries only sealed (encrypted) links.
   virtual Status CarriesPlainLinks() const { return absl::OkStatus(); }

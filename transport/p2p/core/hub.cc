@@ -44,12 +44,19 @@ StatusOr<std::string> Hub::Start() {
         acceptor->Accept(std::move(connection));
       });
   if (!address.ok()) backend_.reset();
+  listens_ = address.ok() && !address->empty();
   return address;
 }
 
 Status Hub::Check(const LinkKey& key, const LinkOptions& options) const {
   LH_RETURN_IF_ERROR(CheckOptions(key, options));
   return options.sealed ? absl::OkStatus() : backend_->CarriesPlainLinks();
+}
+
+StatusOr<std::vector<std::shared_ptr<void>>> Hub::LetCome(
+    const std::vector<std::string>& addresses) {
+  if (listens_) return std::vector{backend_->AdmitPeers(addresses)};
+  return WaitAtAny(addresses);
 }
 
 StatusOr<std::vector<std::shared_ptr<void>>> Hub::WaitAtAny(
@@ -73,7 +80,7 @@ StatusOr<std::vector<std::shared_ptr<void>>> Hub::WaitAtAny(
 void Hub::Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHandler> handler,
                  const LinkOptions& options, Deadline deadline, OpenDone done) {
   if (const Status status = Check(key, options); !status.ok()) return done(status);
-  StatusOr<std::vector<std::shared_ptr<void>>> waits = WaitAtAny(options.wait_at);
+  StatusOr<std::vector<std::shared_ptr<void>>> waits = LetCome(options.peer_at);
   if (!waits.ok()) return done(waits.status());
   const auto pending = std::make_shared<Pending>(
       Pending{key, secret, std::move(handler), options, {}, std::move(done), *std::move(waits)});
@@ -96,6 +103,8 @@ void Hub::Dial(const std::vector<std::string>& addresses, const LinkKey& key, st
   }
   const auto pending = std::make_shared<Pending>(
       Pending{key, secret, std::move(handler), options, addresses, std::move(done)});
+  // A backend may connect back from the other end of a connection.
+  if (!addresses.empty()) pending->waits.push_back(backend_->AdmitPeers(addresses));
   const auto dialer =
       std::make_shared<Dialer>(loop_, backend_.get(),
                                DialOptions{.addresses = addresses,
@@ -115,10 +124,13 @@ void Hub::Dial(const std::vector<std::string>& addresses, const LinkKey& key, st
 void Hub::Readdress(const LinkKey& key, const std::vector<std::string>& addresses) {
   if (const auto dial = dials_.find(key); dial != dials_.end()) {
     dial->second.second->addresses = addresses;
+    dial->second.second->waits = {backend_->AdmitPeers(addresses)};
     dial->second.first->Readdress(addresses);
   }
-  for (const auto& link : links_) {
-    if (link->key() == key) link->ReaddressOnLoop(addresses);
+  for (auto& [link, admitted] : links_) {
+    if (link->key() != key || !link->dials()) continue;
+    admitted = backend_->AdmitPeers(addresses);
+    link->ReaddressOnLoop(addresses);
   }
 }
 
@@ -137,7 +149,7 @@ void Hub::Shutdown(std::function<void()> done) {
   for (const auto& [key, dial] : dials_) keys.insert(key);
   for (const LinkKey& key : keys) Cancel(key, "the transport is being destroyed");
   acceptor_->Shutdown();
-  for (const auto& link : links_) {
+  for (const auto& [link, admitted] : links_) {
     link->Close(Deadline::At(loop_->now() + kLinkLinger), /*drop_waiting=*/true);
   }
   on_empty_ = [this, done = std::move(done)] {
@@ -165,7 +177,7 @@ void Hub::Open(Pending& pending, bool dialled, StatusOr<OpenedLink> opened) {
     }
   };
   const auto core = std::make_shared<LinkCore>(loop_, std::move(init));
-  links_.insert(core);
+  links_[core] = dialled && !pending.waits.empty() ? pending.waits.front() : nullptr;
   if (!dialled) {
     const std::weak_ptr<LinkCore> weak = core;  // it lets go of its place when it ends
     acceptor_->Hold(

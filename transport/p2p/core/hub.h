@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,10 +47,13 @@ class Hub : public std::enable_shared_from_this<Hub> {
     LinkOptions options;
     std::vector<std::string> addresses;  // empty: expected, not dialled
     OpenDone done;
-    // Results of Backend::WaitAt for options.wait_at.
+    // While these exist, the peer can come: results of Backend::WaitAt, or of Backend::AdmitPeers.
     std::vector<std::shared_ptr<void>> waits = {};
   };
   Status Check(const LinkKey& key, const LinkOptions& options) const;
+  // Lets the peer come until the result is destroyed: from these addresses, or to them if this
+  // backend does not listen.
+  StatusOr<std::vector<std::shared_ptr<void>>> LetCome(const std::vector<std::string>& addresses);
   // Waits at each address until the result is destroyed. Fails only if no address can be used.
   StatusOr<std::vector<std::shared_ptr<void>>> WaitAtAny(const std::vector<std::string>& addresses);
   void Open(Pending& pending, bool dialled, StatusOr<OpenedLink> opened);
@@ -64,7 +66,9 @@ class Hub : public std::enable_shared_from_this<Hub> {
   const std::shared_ptr<Acceptor> acceptor_;
   std::map<LinkKey, std::shared_ptr<Pending>> expects_;
   std::map<LinkKey, std::pair<std::shared_ptr<Dialer>, std::shared_ptr<Pending>>> dials_;
-  std::set<std::shared_ptr<LinkCore>> links_;
+  // For a link that was dialled: the result of Backend::AdmitPeers for its peer's addresses.
+  std::map<std::shared_ptr<LinkCore>, std::shared_ptr<void>> links_;
+  bool listens_ = false;
   std::function<void()> on_empty_;
 };
 

@@ -17,6 +17,10 @@ using wire::LinkKind;
 constexpr int kHandshakes = 4;
 constexpr absl::Duration kShortestAttempt = absl::Milliseconds(250);
 constexpr absl::Duration kLongestAttempt = absl::Seconds(3);
+// A connection gets few frames ahead of what it sends. A frame is then checksummed or sealed just
+// before it is sent, while its bytes are in the cache. And a side that has much to send reads
+// between these batches: if it sealed all that it may send, the peer's frames would wait.
+constexpr size_t kMostHanded = 4;
 
 }  // namespace
 
@@ -101,9 +105,17 @@ void LinkCore::PumpOnLoop() {
   TrackCreditWait();
 }
 
+void LinkCore::PumpSoon() {
+  if (std::exchange(pump_posted_, true)) return;
+  loop_->Post([self = shared_from_this()] {
+    self->pump_posted_ = false;
+    self->PumpOnLoop();
+  });
+}
+
 void LinkCore::PumpLane(Lane l) {
   Outbox& out = lane(l).out;
-  while (true) {
+  while (lane_pair_->handed[static_cast<size_t>(l)] < kMostHanded) {
     const bool again = out.to_send_again() > 0;
     if (!out.under_way()) lane(l).progress_at = loop_->now();
     const Outbox::FramePtr frame = out.Take();
@@ -127,10 +139,13 @@ void LinkCore::SendHeld(Lane l, const Outbox::FramePtr& frame, bool again) {
     }
   }
   ++frame->under_way;
+  ++lane_pair_->handed[static_cast<size_t>(l)];
   // Whether the connection could send it proves nothing: only the peer's acknowledgement ends a
   // frame.
-  Transmit(l, header, frame->view, [this, frame](const Status&) {
+  Transmit(l, header, frame->view, [this, frame, l, lane_pair = lane_pair_](const Status&) {
+    --lane_pair->handed[static_cast<size_t>(l)];
     if (--frame->under_way == 0 && frame->taken) Finish({frame}, absl::OkStatus());
+    if (lane_pair == lane_pair_) PumpSoon();
   });
 }
 
@@ -319,7 +334,7 @@ Status LinkCore::HandleSequenced(Lane l, const LinkHeader& header,
 }
 
 void LinkCore::TrackCreditWait() {
-  const bool waiting = lane_pair_ && !Over() && lane(Lane::kBulk).out.waiting();
+  const bool waiting = lane_pair_ && !Over() && lane(Lane::kBulk).out.waits_for_credit();
   const MonoTime now = loop_->now();
   if (credit_wait_since_) {
     const std::lock_guard lock(mutex_);

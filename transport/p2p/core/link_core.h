@@ -96,6 +96,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   Received ReceivedOnLoop() const;
   // Goes on over new connections; for both sides.
   void ResumeOnLoop(OpenedLink opened);
+  bool dials() const { return init_.redial.has_value(); }
   // Replaces the addresses that the dialling side redials.
   void ReaddressOnLoop(const std::vector<std::string>& addresses);
 
@@ -105,6 +106,8 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     std::array<std::shared_ptr<Connection>, kLanes> connections;
     // True once the peer has opened both connections. The listening side sends nothing before.
     bool peer_is_open = false;
+    // Frames of each lane that the connection has not sent yet.
+    std::array<size_t, kLanes> handed{};
     bool heartbeat_under_way = false;
     std::array<bool, kLanes> credits_under_way{};
   };
@@ -139,6 +142,8 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   Status Accept(Lane l, const FrameView& frame, Link::SendDone* done);
   void DrainSubmittedOnLoop();
   void PumpOnLoop();
+  // Pumps later: what was received meanwhile goes first.
+  void PumpSoon();
   void PumpLane(Lane l);
   void SendHeld(Lane l, const Outbox::FramePtr& frame, bool again);
   // Sends the link's own frames: heartbeat, credits, refusal. `about` is the lane that the frame
@@ -212,6 +217,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   MonoTime tick_due_;
   std::optional<EventLoop::TimerId> tick_timer_, close_timer_, redial_timer_;
   std::optional<MonoTime> credit_wait_since_;
+  bool pump_posted_ = false;
 
   mutable std::mutex mutex_;  // guards the members below
   std::vector<Submitted> submitted_;

@@ -62,7 +62,11 @@ class Outbox {
   // Drops and returns all frames. No connection may still read them.
   std::vector<FramePtr> DropAll();
 
-  bool waiting() const { return !waiting_.empty(); }
+  // Returns true if Take returns null though there is a frame.
+  bool waits_for_credit() const {
+    return resent_ == sent_.size() && !waiting_.empty() && !window_.MaySend() &&
+           waiting_.front()->kind != wire::LinkKind::kGoodbye;
+  }
   bool empty() const { return waiting_.empty() && sent_.empty(); }
 
  private:

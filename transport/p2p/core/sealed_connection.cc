@@ -81,7 +81,7 @@ class SealedConnection : public Connection,
 
  private:
   // Buffers of sent messages are used again, up to this many: one is as large as the largest frame.
-  static constexpr size_t kMostKept = 64;
+  static constexpr size_t kMostKept = 16;
 
   static Status Broken() {
     return absl::UnavailableError(

@@ -1,7 +1,7 @@
 // Makes the transport for two sides that cannot reach each other: both dial a relay
 // (transport/relay), which joins the two connections. The addresses of this transport are ways: a
 // way is a relay's address with a ticket (transport/relay/ticket.h). This transport does not
-// listen. Instead, a side that expects a link waits at the relays in LinkOptions::wait_at. The
+// listen. Instead, a side that expects a link waits at the relays in LinkOptions::peer_at. The
 // relay is not trusted, so links must be sealed (encrypted).
 #pragma once
 

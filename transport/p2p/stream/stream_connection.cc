@@ -1,5 +1,7 @@
 #include "transport/p2p/stream/stream_connection.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -23,9 +25,22 @@ constexpr size_t kPayloadLengthAt = 28;
 constexpr size_t kMostPayload = kMaxFramePayloadBytes + (4 << 10);
 // A buffer begins small, because a stranger may be the sender, and grows while it is full.
 constexpr size_t kFirstBufferBytes = 8 << 10;
-constexpr size_t kMostBufferBytes = 4 * (kMostPayload + wire::kLinkHeaderBytes);
-constexpr int kReadsAtOnce = 4;
+constexpr size_t kMostMessage = kMostPayload + wire::kLinkHeaderBytes;
+constexpr size_t kMostBufferBytes = 5 * kMostMessage;
+// How much is read before other events have their turn, among them this connection's sending: as
+// much as a link hands to a connection at once.
+constexpr size_t kMostReadAtOnce = 4 * kMostMessage;
 constexpr size_t kPiecesAtOnce = 48;
+// The kernel takes this much ahead of what TCP may send, and asks for more when half of it is sent.
+// Less would wake this side for every segment.
+constexpr int kNotSentBytes = 512 << 10;
+// The rest of a message that is shorter is not worth a call.
+constexpr size_t kShortRest = 8 << 10;
+
+void PrepareLinkSocket(int fd, const longhaul::relay::KeepAlive& keep_alive) {
+  longhaul::relay::PrepareSocket(fd, keep_alive);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kNotSentBytes, sizeof(kNotSentBytes));
+}
 
 }  // namespace
 
@@ -51,7 +66,7 @@ void StreamConnection::Connect(const StatusOr<SocketAddress>& address,
   if (!address.ok()) return CloseWith(address.status());
   fd_.Reset(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd_) return CloseWith(FromErrno("cannot make a socket", errno));
-  longhaul::relay::PrepareSocket(fd_.get(), keep_alive);
+  PrepareLinkSocket(fd_.get(), keep_alive);
   state_ = State::kConnecting;
   if (::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address->storage), address->bytes) !=
           0 &&
@@ -63,19 +78,21 @@ void StreamConnection::Connect(const StatusOr<SocketAddress>& address,
 
 void StreamConnection::Adopt(UniqueFd fd) {
   fd_ = std::move(fd);
-  longhaul::relay::PrepareSocket(fd_.get(), longhaul::relay::kJoinedKeepAlive);
+  PrepareLinkSocket(fd_.get(), longhaul::relay::kJoinedKeepAlive);
   Open();
   WatchFor(EPOLLIN);
 }
 
 void StreamConnection::WatchFor(uint32_t events) {
   if (events == watched_ || state_ == State::kClosed) return;
-  if (watched_ != 0) loop_->Unwatch(fd_.get());
-  watched_ = events;
-  const Status status = loop_->Watch(
-      fd_.get(), events, [self = shared_from_this()](uint32_t ready) { self->OnEvent(ready); });
+  const bool is_watched = std::exchange(watched_, events) != 0;
+  const Status status =
+      is_watched ? loop_->ChangeEvents(fd_.get(), events)
+                 : loop_->Watch(fd_.get(), events, [self = shared_from_this()](uint32_t ready) {
+                     self->OnEvent(ready);
+                   });
   if (status.ok()) return;
-  watched_ = 0;
+  if (!is_watched) watched_ = 0;
   loop_->Post([self = shared_from_this(), status] { self->CloseWith(status); });
 }
 
@@ -85,7 +102,10 @@ void StreamConnection::OnEvent(uint32_t events) {
   if (state_ == State::kConnected) return OnGreeting();
   if (state_ != State::kOpen) return;
   if ((events & ~uint32_t{EPOLLOUT}) != 0) TakeMessages();
-  if (state_ == State::kOpen && (events & EPOLLOUT) != 0) Flush();
+  if (state_ != State::kOpen || (events & EPOLLOUT) == 0) return;
+  // Stays watched while there is something to send at each event, to spare the calls.
+  if (waiting_.empty()) return WatchFor(EPOLLIN);
+  Flush();
 }
 
 void StreamConnection::FinishConnect() {
@@ -106,25 +126,47 @@ void StreamConnection::Open() {
 
 void StreamConnection::TakeMessages() {
   if (is_garbled_) return CloseWith(absl::UnavailableError("what comes is no frame"));
-  for (int i = 0; i < kReadsAtOnce; ++i) {
-    const ssize_t got =
-        ::recv(fd_.get(), buffer_.data() + held_, buffer_.size() - held_, MSG_DONTWAIT);
-    if (got < 0 && WouldBlock()) return;
+  for (size_t read = 0; read < kMostReadAtOnce;) {
+    MakeRoom();
+    const size_t room = buffer_.size() - end_;
+    const ssize_t got = ::recv(fd_.get(), buffer_.data() + end_, room, MSG_DONTWAIT);
+    if (got < 0 && WouldBlock()) break;
     if (got <= 0) {
       return CloseWith(
           absl::UnavailableError(got == 0 ? words_.ended : words_.broken + std::strerror(errno)));
     }
-    held_ += static_cast<size_t>(got);
-    const bool was_full = held_ == buffer_.size();
-    if (!Deliver() || !was_full) return;
+    read += static_cast<size_t>(got);
+    end_ += static_cast<size_t>(got);
+    if (!Deliver()) return;
+    if (static_cast<size_t>(got) < room) break;
     buffer_.resize(std::min(2 * buffer_.size(), kMostBufferBytes));
   }
+  WaitForRest();
+}
+
+void StreamConnection::MakeRoom() {
+  if (begin_ == 0) return;
+  // The rest of a message is moved only if it would not fit otherwise.
+  if (begin_ != end_ && buffer_.size() - end_ > kMostMessage) return;
+  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= std::exchange(begin_, 0);
+}
+
+void StreamConnection::WaitForRest() {
+  size_t rest = 0;
+  if (const size_t held = end_ - begin_; held >= wire::kLinkHeaderBytes) {
+    const auto header = std::span<const std::byte>(buffer_).subspan(begin_);
+    rest = wire::kLinkHeaderBytes + wire::GetLe<uint32_t>(header, kPayloadLengthAt) - held;
+  }
+  const int low_water = rest < kShortRest ? 1 : static_cast<int>(rest);
+  if (low_water == low_water_) return;
+  low_water_ = low_water;
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof(low_water));
 }
 
 bool StreamConnection::Deliver() {
-  size_t at = 0;
-  while (held_ - at >= wire::kLinkHeaderBytes) {
-    const auto rest = std::span<const std::byte>(buffer_).subspan(at, held_ - at);
+  while (end_ - begin_ >= wire::kLinkHeaderBytes) {
+    const auto rest = std::span<const std::byte>(buffer_).subspan(begin_, end_ - begin_);
     const size_t payload = wire::GetLe<uint32_t>(rest, kPayloadLengthAt);
     if (payload > kMostPayload) {
       // The core says why it refuses, and closes.
@@ -138,10 +180,8 @@ bool StreamConnection::Deliver() {
                         rest.subspan(wire::kLinkHeaderBytes, payload));
     }
     if (state_ != State::kOpen) return false;
-    at += wire::kLinkHeaderBytes + payload;
+    begin_ += wire::kLinkHeaderBytes + payload;
   }
-  std::memmove(buffer_.data(), buffer_.data() + at, held_ - at);
-  held_ -= at;
   return true;
 }
 
@@ -195,7 +235,6 @@ void StreamConnection::Flush() {
       if (state_ != State::kOpen) return;
     }
   }
-  if (state_ == State::kOpen) WatchFor(EPOLLIN);
 }
 
 void StreamConnection::CloseWith(const Status& reason) {

@@ -91,6 +91,10 @@ class StreamConnection : public internal::Connection,
   void OnEvent(uint32_t events);
   void FinishConnect();
   void TakeMessages();
+  // Makes room behind the received bytes for the rest of the message that has begun.
+  void MakeRoom();
+  // Has the kernel wake this side only when the message that has begun is whole.
+  void WaitForRest();
   // Delivers the messages in the buffer that have arrived whole. False: the connection is closed,
   // or is_garbled_.
   bool Deliver();
@@ -106,8 +110,9 @@ class StreamConnection : public internal::Connection,
   uint32_t watched_ = 0;
   bool events_set_ = false;
   std::shared_ptr<internal::ConnectionEvents> events_;
-  std::vector<std::byte> buffer_;  // received bytes are [0, held_)
-  size_t held_ = 0;
+  std::vector<std::byte> buffer_;
+  size_t begin_ = 0, end_ = 0;  // received bytes that were not delivered: a part of buffer_
+  int low_water_ = 1;           // SO_RCVLOWAT
   bool is_garbled_ = false;  // the received bytes are not a message; nothing after them can be read
   std::deque<Waiting> waiting_;
   size_t sent_of_first_ = 0;

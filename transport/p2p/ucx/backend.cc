@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "transport/p2p/core/transport_core.h"
 #include "transport/p2p/ucx/connection.h"
 #include "transport/p2p/ucx/handles.h"
+#include "transport/p2p/ucx/port_filter.h"
 #include "transport/p2p/ucx/socket_address.h"
 
 namespace longhaul::transport::ucx {
@@ -20,12 +22,16 @@ using internal::Connection;
 
 // Closing endpoints by force takes milliseconds; a worker that does not answer is given up.
 constexpr absl::Duration kShutdownLimit = absl::Seconds(2);
+// UCX reads one frame of a connection at a time. It reads as many as a link sends at once, or of
+// two busy ends one would send ever more and the other ever less.
+constexpr int kProgressAtOnce = 4;
 
 class UcxBackend : public internal::Backend, public Poller {
  public:
   explicit UcxBackend(UcxOptions options) : options_(std::move(options)) {}
 
   ~UcxBackend() override {
+    if (filter_) filter_->Close();
     if (polling_) loop_->SetPoller(nullptr).IgnoreError();
   }
 
@@ -41,16 +47,14 @@ class UcxBackend : public internal::Backend, public Poller {
     if (!options_.network_device.empty()) device = options_.network_device;
     LH_RETURN_IF_ERROR(CheckBind(bind_address));
     LH_ASSIGN_OR_RETURN(std::shared_ptr<Context> context, Context::Create(device));
-    LH_ASSIGN_OR_RETURN(worker_, Worker::Create(std::move(context)));
+    LH_ASSIGN_OR_RETURN(table_->async_thread, AsyncThread::Create());
+    // UCX's thread would accept strangers who come between the listening and the filter.
+    Status listens;
+    table_->async_thread->MakeWhileHeld(
+        [&] { listens = Listen(std::move(context), bind_address); });
+    LH_RETURN_IF_ERROR(listens);
     LH_RETURN_IF_ERROR(worker_->SetMessageHandler(kMessageId, &UcxBackend::OnMessage, this));
     LH_ASSIGN_OR_RETURN(event_fd_, worker_->EventFd());
-    LH_ASSIGN_OR_RETURN(listener_,
-                        Listener::Create(worker_, bind_address, [this](ucp_conn_request_h request) {
-                          requests_.push_back(request);  // dealt with outside UCX's callback
-                        }));
-    LH_ASSIGN_OR_RETURN(const SocketAddress bound, listener_->Address());
-    address_ = ToString(bound);
-    LH_ASSIGN_OR_RETURN(table_->async_thread, AsyncThread::Create());
     LH_RETURN_IF_ERROR(loop_->SetPoller(this));
     polling_ = true;
     return address_;
@@ -79,8 +83,23 @@ class UcxBackend : public internal::Backend, public Poller {
     return connection;
   }
 
+  std::shared_ptr<void> AdmitPeers(const std::vector<std::string>& addresses) override {
+    if (addresses.empty()) return filter_->AdmitAll();
+    std::vector<SocketAddress> numeric;
+    std::vector<std::string> names;
+    for (const std::string& address : addresses) {
+      StatusOr<SocketAddress> parsed = ParseAddress(address, /*resolve=*/false);
+      parsed.ok() ? numeric.push_back(*parsed) : names.push_back(address);
+    }
+    auto admitted = std::make_shared<std::vector<std::shared_ptr<void>>>();
+    admitted->push_back(filter_->Admit(numeric));
+    if (!names.empty()) AdmitNamed(std::move(names), admitted);
+    return admitted;
+  }
+
   void Shutdown(std::function<void()> done) override {
     table_->shutting_down = true;
+    filter_->Close();
     for (ucp_conn_request_h request : std::exchange(requests_, {})) listener_->Reject(request);
     listener_.reset();
     const auto limit = std::make_shared<std::optional<EventLoop::TimerId>>();
@@ -99,7 +118,11 @@ class UcxBackend : public internal::Backend, public Poller {
 
   bool Progress() override {
     table_->inside_ucx = true;
-    bool worked = ucp_worker_progress(worker_->get()) != 0;
+    bool worked = false;
+    for (int i = 0; i < kProgressAtOnce; ++i) {
+      if (ucp_worker_progress(worker_->get()) == 0) break;
+      worked = true;
+    }
     table_->inside_ucx = false;
     // Sends that UCX's callbacks asked for go out here: UCX must not be entered again from inside
     // one.
@@ -108,7 +131,7 @@ class UcxBackend : public internal::Backend, public Poller {
       worked = true;
     }
     for (ucp_conn_request_h request : std::exchange(requests_, {})) {
-      Admit(request);
+      AcceptRequest(request);
       worked = true;
     }
     return worked;
@@ -117,7 +140,44 @@ class UcxBackend : public internal::Backend, public Poller {
   bool Arm() override { return ucp_worker_arm(worker_->get()) == UCS_OK; }
 
  private:
-  void Admit(ucp_conn_request_h request) {
+  // Makes the worker and the listener. Nobody can connect to their ports, of which UCX has more
+  // than one, until AdmitPeers.
+  Status Listen(std::shared_ptr<Context> context, const SocketAddress& bind_address) {
+    LH_ASSIGN_OR_RETURN(const std::set<int> before, ListeningSockets());
+    LH_ASSIGN_OR_RETURN(worker_, Worker::Create(std::move(context)));
+    LH_ASSIGN_OR_RETURN(listener_,
+                        Listener::Create(worker_, bind_address, [this](ucp_conn_request_h request) {
+                          requests_.push_back(request);  // dealt with outside UCX's callback
+                        }));
+    LH_ASSIGN_OR_RETURN(const SocketAddress bound, listener_->Address());
+    address_ = ToString(bound);
+    LH_ASSIGN_OR_RETURN(std::set<int> sockets, ListeningSockets());
+    for (const int other : before) sockets.erase(other);
+    if (sockets.empty()) return absl::InternalError("UCX listens, and its sockets are not found");
+    LH_ASSIGN_OR_RETURN(filter_, PortFilter::Create(std::move(sockets), bound));
+    if (options_.admits_all) all_ = filter_->AdmitAll();
+    return absl::OkStatus();
+  }
+
+  // A name server may take its time: not on the loop.
+  void AdmitNamed(std::vector<std::string> names,
+                  const std::weak_ptr<std::vector<std::shared_ptr<void>>>& admitted) {
+    std::thread([loop = loop_, filter = std::weak_ptr(filter_), names = std::move(names),
+                 admitted] {
+      std::vector<SocketAddress> found;
+      for (const std::string& name : names) {
+        const StatusOr<SocketAddress> one = ParseAddress(name, /*resolve=*/true);
+        if (one.ok()) found.push_back(*one);
+      }
+      loop->Post([filter, found, admitted] {
+        const auto held = admitted.lock();
+        const auto ports = filter.lock();
+        if (held && ports) held->push_back(ports->Admit(found));
+      });
+    }).detach();
+  }
+
+  void AcceptRequest(ucp_conn_request_h request) {
     if (table_->shutting_down) return listener_->Reject(request);
     ucp_conn_request_attr_t attributes{};
     attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR;
@@ -154,6 +214,8 @@ class UcxBackend : public internal::Backend, public Poller {
   std::shared_ptr<Worker> worker_;
   int event_fd_ = -1;
   std::unique_ptr<Listener> listener_;
+  std::shared_ptr<PortFilter> filter_;
+  std::shared_ptr<void> all_;  // options_.admits_all
   std::vector<ucp_conn_request_h> requests_;
   const std::shared_ptr<ConnectionTable> table_ = std::make_shared<ConnectionTable>();
   bool polling_ = false;

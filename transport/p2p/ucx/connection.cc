@@ -45,7 +45,12 @@ std::function<void(Status)> UcxConnection::ErrorHandler() {
 
 void UcxConnection::Connect(const SocketAddress& peer) {
   dialled_ = peer;
-  if (!closing_) Begin(Endpoint::Connect(worker_, peer, ErrorHandler()));
+  if (closing_) return;
+  knock_ = Knock::Start(loop_, peer, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self || self->closing_) return;
+    self->Begin(Endpoint::Connect(self->worker_, self->dialled_, self->ErrorHandler()));
+  });
 }
 
 void UcxConnection::Accept(ucp_conn_request_h request) {
@@ -142,6 +147,7 @@ void UcxConnection::Deliver(std::span<const std::byte> header, std::span<const s
 
 void UcxConnection::CloseWith(const Status& reason) {
   if (!std::exchange(closing_, true)) reason_ = reason;
+  if (knock_) knock_->Stop();
   DropOnLoop();
 }
 

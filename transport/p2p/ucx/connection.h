@@ -18,6 +18,7 @@
 #include "transport/p2p/core/connection.h"
 #include "transport/p2p/ucx/async_thread.h"
 #include "transport/p2p/ucx/handles.h"
+#include "transport/p2p/ucx/knock.h"
 
 namespace longhaul::transport::ucx {
 
@@ -104,6 +105,7 @@ class UcxConnection : public internal::Connection,
   const std::shared_ptr<ConnectionTable> table_;
   const std::string description_;
   std::shared_ptr<internal::ConnectionEvents> events_;
+  std::shared_ptr<Knock> knock_;  // null: this side did not dial
   std::unique_ptr<Endpoint> endpoint_;
   std::deque<Waiting> waiting_;  // sends that wait for the endpoint, or for UCX to return
   SocketAddress dialled_;        // its size is 0: this side did not dial

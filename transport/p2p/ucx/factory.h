@@ -1,6 +1,7 @@
 // Links over UCX Active Messages on TCP, for trusted networks only. UCX aborts the process on
 // foreign bytes (docs/gotchas/transport.md), so bind to a private network: a VPN or a cluster's own
-// network.
+// network. Only hosts of peers that are expected or dialled can connect to UCX's ports
+// (port_filter.h), but every program on such a host can.
 #pragma once
 
 #include <memory>
@@ -14,6 +15,7 @@ namespace longhaul::transport::ucx {
 struct UcxOptions {
   std::string bind_address;    // "10.77.0.2:0": one address of this host; port 0: any free port
   std::string network_device;  // "eth0"; empty: the device that has the address
+  bool admits_all = false;     // for tests: every host can connect at all times
 };
 
 // Errors name the address. kInvalidArgument: not an address. kFailedPrecondition: not an address of

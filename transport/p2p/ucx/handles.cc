@@ -21,40 +21,42 @@ void QuietLog() {
   });
 }
 
+struct Setting {
+  const char* name;
+  const char* old_name;  // before UCX 1.14, where the TCP transport's had no prefix; may be null
+  const char* value;
+};
+
 Status SetAll(ucp_config_t* config, const std::string& device) {
-  // Settings of the TCP transport have their prefix from UCX 1.14 on and none before; each version
-  // drops the other spelling without a word, so both are given.
-  const std::array<std::pair<const char*, const char*>, 17> settings{{
+  const std::array<Setting, 12> settings{{
       // Left alone, UCX tries shared memory between namespaces and aborts.
-      {"TLS", "tcp"},
-      {"SOCKADDR_TLS_PRIORITY", "tcp"},
-      {"NET_DEVICES", device.c_str()},
+      {"TLS", nullptr, "tcp"},
+      {"SOCKADDR_TLS_PRIORITY", nullptr, "tcp"},
+      {"NET_DEVICES", nullptr, device.c_str()},
       // Else a restarted listener fails with "Device is busy".
-      {"TCP_CM_REUSEADDR", "y"},
-      {"CM_REUSEADDR", "y"},
+      {"TCP_CM_REUSEADDR", "CM_REUSEADDR", "y"},
       // Eager only: rendezvous halves each direction.
-      {"RNDV_THRESH", "inf"},
+      {"RNDV_THRESH", nullptr, "inf"},
       // Sent from a copy: a connection that is reset while UCX still reads our frame completes it
       // twice and aborts the process.
-      {"ZCOPY_THRESH", "inf"},
+      {"ZCOPY_THRESH", nullptr, "inf"},
       // A whole frame in one segment: less copying and assembling than with 8 KiB. UCX aborts on a
       // segment larger than its own limit, so all workers of a run have the same values.
-      {"TCP_TX_SEG_SIZE", "80k"},
-      {"TX_SEG_SIZE", "80k"},
-      {"TCP_RX_SEG_SIZE", "80k"},
-      {"RX_SEG_SIZE", "80k"},
+      {"TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "80k"},
+      {"TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "80k"},
       // Else each connection holds up the loop, and all links, for a round trip.
-      {"TCP_CONN_NB", "y"},
-      {"CONN_NB", "y"},
+      {"TCP_CONN_NB", "CONN_NB", "y"},
       // The links' own heartbeats watch the peer; UCX's and TCP's would only add noise.
-      {"KEEPALIVE_INTERVAL", "3600s"},
-      {"TCP_KEEPIDLE", "inf"},
-      {"KEEPIDLE", "inf"},
+      {"KEEPALIVE_INTERVAL", nullptr, "3600s"},
+      {"TCP_KEEPIDLE", "KEEPIDLE", "inf"},
       // An attempt to connect has a deadline of its own. (UCX before 1.14 breaks on SYN_CNT.)
-      {"TCP_CM_SYN_CNT", "2"},
+      {"TCP_CM_SYN_CNT", nullptr, "2"},
   }};
-  for (const auto& [name, value] : settings) {
-    if (const ucs_status_t status = ucp_config_modify(config, name, value); status != UCS_OK) {
+  for (const auto& [name, old_name, value] : settings) {
+    // UCX 1.13 drops the other spelling without a word, newer ones refuse it.
+    const ucs_status_t status = ucp_config_modify(config, name, value);
+    const bool is_old = old_name != nullptr && ucp_config_modify(config, old_name, value) == UCS_OK;
+    if (status != UCS_OK && !is_old) {
       return FromUcs(fmt::format("UCX does not take {}={}", name, value), status);
     }
   }

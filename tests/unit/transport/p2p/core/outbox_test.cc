@@ -61,6 +61,22 @@ TEST(OutboxTest, WhatIsAcknowledgedIsNotSentAgain) {
   EXPECT_EQ(out.Take()->sequence, 4u);
 }
 
+TEST(OutboxTest, KnowsWhetherAFrameWaitsForACreditOrForTheConnection) {
+  Outbox out(1);
+  out.Push({}, [](const Status&) {});
+  out.Push({}, [](const Status&) {});
+  EXPECT_FALSE(out.waits_for_credit());
+  EXPECT_NE(out.Take(), nullptr);
+  EXPECT_TRUE(out.waits_for_credit());
+  Frames finished;
+  ASSERT_TRUE(out.Resume(0, 1, &finished).ok());
+  EXPECT_FALSE(out.waits_for_credit()) << "the first frame is sent again before";
+  EXPECT_NE(out.Take(), nullptr);
+  EXPECT_TRUE(out.waits_for_credit());
+  ASSERT_TRUE(out.OnAcknowledgement(1, 1, &finished).ok());
+  EXPECT_FALSE(out.waits_for_credit());
+}
+
 TEST(OutboxTest, RefusesWhatWasNeverSent) {
   Outbox out = WithSent(1);
   Frames finished;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <thread>
 
 #include "base/notification.h"
+#include "base/unique_fd.h"
 #include "transport/p2p/ucx/handles.h"
 #include "transport/p2p/ucx/socket_address.h"
 
@@ -132,7 +134,7 @@ TEST(UcxFactoryTest, TheSamePortAgainAtOnce) {
 }
 
 TEST(UcxFactoryTest, ListensAtItsOneAddressOnly) {
-  const auto transport = CreateTransport({.bind_address = "127.0.0.1:0"});
+  const auto transport = CreateTransport({.bind_address = "127.0.0.1:0", .admits_all = true});
   ASSERT_TRUE(transport.ok()) << transport.status();
   EXPECT_EQ(PlainConnect("127.0.0.2:" + PortOf(**transport)), ECONNREFUSED);
   EXPECT_EQ(PlainConnect((*transport)->address()), 0);
@@ -140,7 +142,7 @@ TEST(UcxFactoryTest, ListensAtItsOneAddressOnly) {
 
 // Connections that say nothing do no harm. (Foreign bytes do: docs/gotchas/transport.md.)
 TEST(UcxFactoryTest, StrangersThatHangUp) {
-  const auto listener = CreateTransport({.bind_address = "127.0.0.1:0"});
+  const auto listener = CreateTransport({.bind_address = "127.0.0.1:0", .admits_all = true});
   const auto dialler = CreateTransport({.bind_address = "127.0.0.1:0"});
   ASSERT_TRUE(listener.ok() && dialler.ok());
   for (int i = 0; i < 200; ++i) EXPECT_EQ(PlainConnect((*listener)->address()), 0);
@@ -154,6 +156,53 @@ TEST(UcxFactoryTest, StrangersThatHangUp) {
                      opened.Notify();
                    });
   EXPECT_TRUE(opened.WaitFor(kPatience));
+}
+
+// A link that is dialled before the other side expects it opens soon after: the first packets are
+// dropped, and the dialler knocks again before TCP would.
+TEST(UcxFactoryTest, OpensForAPeerThatCameTooEarly) {
+  const auto listener = CreateTransport({.bind_address = "127.0.0.1:0"});
+  const auto dialler = CreateTransport({.bind_address = "127.0.0.1:0"});
+  ASSERT_TRUE(listener.ok() && dialler.ok());
+  Notification opened;
+  (*dialler)->Dial({(*listener)->address()}, Key(), "secret", std::make_shared<QuietHandler>(), {},
+                   Deadline::After(kPatience), [&](const StatusOr<std::shared_ptr<Link>>& link) {
+                     EXPECT_TRUE(link.ok()) << link.status();
+                     opened.Notify();
+                   });
+  const LinkOptions options{.peer_at = {(*dialler)->address()}};
+  (*listener)->Expect(Key(), "secret", std::make_shared<QuietHandler>(), options,
+                      Deadline::After(kPatience),
+                      [](const StatusOr<std::shared_ptr<Link>>& link) { EXPECT_TRUE(link.ok()); });
+  EXPECT_TRUE(opened.WaitFor(kPatience));
+}
+
+// Who knows the port, and is at none of the addresses from which the peer may come.
+TEST(UcxFactoryTest, LetsNobodyElseConnect) {
+  const auto listener = CreateTransport({.bind_address = "127.0.0.1:0"});
+  const auto dialler = CreateTransport({.bind_address = "127.0.0.1:0"});
+  ASSERT_TRUE(listener.ok() && dialler.ok());
+  const auto at = ParseAddress((*listener)->address(), /*resolve=*/false);
+  const auto from = ParseAddress("127.0.0.2:0", /*resolve=*/false);
+  const UniqueFd stranger(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(stranger.get(), from->get(), from->size), 0);
+  ASSERT_EQ(connect(stranger.get(), at->get(), at->size), -1);
+  const LinkOptions options{.peer_at = {(*dialler)->address()}};
+  Notification opened;
+  (*listener)->Expect(Key(), "secret", std::make_shared<QuietHandler>(), options,
+                      Deadline::After(kPatience),
+                      [](const StatusOr<std::shared_ptr<Link>>& link) { EXPECT_TRUE(link.ok()); });
+  (*dialler)->Dial({(*listener)->address()}, Key(), "secret", std::make_shared<QuietHandler>(), {},
+                   Deadline::After(kPatience), [&](const StatusOr<std::shared_ptr<Link>>& link) {
+                     EXPECT_TRUE(link.ok()) << link.status();
+                     opened.Notify();
+                   });
+  ASSERT_TRUE(opened.WaitFor(kPatience));
+  // On loopback an answer would be there: the peer's whole handshake came later.
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  ASSERT_EQ(getsockopt(stranger.get(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+  EXPECT_EQ(info.tcpi_state, TCP_SYN_SENT);
 }
 
 Status DialFails(const std::string& address) {
@@ -194,7 +243,7 @@ bool LocalhostResolves() {
 
 TEST(UcxFactoryTest, DialsByName) {
   if (!LocalhostResolves()) GTEST_SKIP() << "localhost does not resolve on this machine";
-  const auto listener = CreateTransport({.bind_address = "127.0.0.1:0"});
+  const auto listener = CreateTransport({.bind_address = "127.0.0.1:0", .admits_all = true});
   ASSERT_TRUE(listener.ok()) << listener.status();
   const Status status = DialFails("localhost:" + PortOf(**listener));
   // It reached the listener, which does not expect it.

@@ -26,6 +26,10 @@ StatusOr<HostPort> ParseHostPort(std::string_view text) {
     return refuse("and an IPv6 address stands in brackets");
   }
   if (host.empty()) return refuse("but it has no host");
+  // Written and read again, such a host would be another one.
+  if (host.find_first_of("[]") != std::string_view::npos) {
+    return refuse("and brackets stand around an IPv6 address alone");
+  }
   uint16_t port = 0;
   const auto [end, error] =
       std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);

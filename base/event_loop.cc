@@ -17,7 +17,7 @@
 namespace longhaul {
 namespace {
 
-constexpr int kProgressCallsAtOnce = 64;
+constexpr int kProgressCallsAtOnce = 16;
 
 }  // namespace
 
@@ -73,6 +73,14 @@ Status EventLoop::Watch(int fd, uint32_t events, std::function<void(uint32_t)> c
   }
   watches_[fd] = std::make_shared<std::function<void(uint32_t)>>(std::move(callback));
   return absl::OkStatus();
+}
+
+Status EventLoop::ChangeEvents(int fd, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) == 0) return absl::OkStatus();
+  return FromErrno("cannot watch a descriptor for other events", errno);
 }
 
 void EventLoop::Unwatch(int fd) {

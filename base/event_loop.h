@@ -69,6 +69,8 @@ class EventLoop {
   // level-triggered without EPOLLET. Does not own `fd`: call Unwatch before you close `fd`. Errors:
   // by errno, such as kAlreadyExists if the loop watches `fd` already.
   Status Watch(int fd, uint32_t events, std::function<void(uint32_t)> callback);
+  // Watches `fd`, which must be watched, for other events with the same callback. Errors: by errno.
+  Status ChangeEvents(int fd, uint32_t events);
   // Destroys the callback of `fd`. Does nothing if `fd` is not watched.
   void Unwatch(int fd);
 

@@ -16,14 +16,15 @@ class RateLimit {
       : per_second_(per_second), burst_(burst), left_(burst) {}
 
   // Counts one event at `now`, also if the event comes too early. Returns how long to wait before
-  // the next event; zero: the next one may come at once.
-  absl::Duration Take(MonoTime now) {
+  // the next event; zero: the next one may come at once. `events`: counts as so many, which may be
+  // more than a burst.
+  absl::Duration Take(MonoTime now, double events = 1) {
     if (last_ != MonoTime()) {
       const double seconds = absl::ToDoubleSeconds(now - last_);
       left_ = std::min(burst_, left_ + std::max(0.0, seconds) * per_second_);
     }
     last_ = now;
-    left_ -= 1;
+    left_ -= events;
     return left_ >= 1 ? absl::ZeroDuration() : absl::Seconds((1 - left_) / per_second_);
   }
 

@@ -45,15 +45,18 @@ StatusOr<int> RemoveRun(Invocation& invocation, const std::string& run) {
 struct GarbageOptions {
   bool dry_run = false;
   std::string ended = "30d";
+  std::string unnamed = "24h";
   uint64_t keep_steps = 10'000;
 };
 
 StatusOr<int> CollectGarbage(Invocation& invocation, const GarbageOptions& options) {
   LH_ASSIGN_OR_RETURN(const absl::Duration ended, ParseDuration(options.ended));
+  LH_ASSIGN_OR_RETURN(const absl::Duration unnamed, ParseDuration(options.unnamed));
   v1::CollectGarbageRequest request;
   request.set_dry_run(options.dry_run);
   request.set_ended_seconds(absl::ToDoubleSeconds(ended));
   request.set_keep_steps(options.keep_steps);
+  request.set_unnamed_seconds(absl::ToDoubleSeconds(unnamed));
   LH_ASSIGN_OR_RETURN(
       const v1::CollectGarbageReply reply,
       invocation.Get(&v1::ControlService::Stub::CollectGarbage, request, kGarbageLimit));
@@ -95,14 +98,20 @@ void AddCleanupCommands(Program& program) {
         "least this long ago")
       ->type_name("TIME")
       ->capture_default_str();
+  gc->add_option("--unnamed", options->unnamed,
+                 "Delete data that no run names and that was uploaded, or asked for, at least this "
+                 "long ago; with less than an upload and its submission take, they have to begin "
+                 "anew")
+      ->type_name("TIME")
+      ->capture_default_str();
   gc->add_option("--keep-steps", options->keep_steps,
                  "Number of newest step records of each run that stay")
       ->type_name("N")
       ->check(WholeNumber())
       ->capture_default_str();
   gc->footer(
-      "Besides, uploaded data and copies of shards that no run names, and that nobody has uploaded "
-      "or\nasked for in the last 24 hours. Every run can be resumed as before.");
+      "Besides, uploaded data and copies of shards that no run names. Every run can be resumed as "
+      "before.");
 }
 
 }  // namespace longhaul::cli

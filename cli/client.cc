@@ -169,6 +169,7 @@ Status Client::Call(absl::Duration limit,
   }
   const Interrupt::Scope scope(interrupt_, [&context] { context.TryCancel(); });
   const grpc::Status status = call(context);
+  if (status.ok()) LearnAuthority(context);
   if (!status.ok() && interrupt_.fired()) return absl::CancelledError("interrupted");
   Status explained = Explain(access_, address(), status, limit);
   if (absl::IsUnavailable(explained)) {
@@ -176,6 +177,15 @@ Status Client::Call(absl::Duration limit,
     reached_ = false;
   }
   return explained;
+}
+
+// While the authority's key is rotated, whoever calls learns the new one, and needs not join again
+// when the old one has ended.
+void Client::LearnAuthority(const grpc::ClientContext& context) {
+  opened_->NoteAuthority(context);
+  if (const Status renewed = opened_->RenewIfDue(absl::Minutes(1)); !renewed.ok()) {
+    LogDebug("{}", Message(renewed));
+  }
 }
 
 Status Client::Explain(const CoordinatorAccess& access, const std::string& address,
@@ -190,7 +200,7 @@ Status Client::Explain(const CoordinatorAccess& access, const std::string& addre
       return Unavailable(
           "cannot reach {}: {}. Check that longhaul-coordinator runs there, {}that the "
           "address is right and that no firewall closes the port.",
-          where, status.error_message(),
+          where, WordsOf(status),
           access.insecure ? "that it was started with --insecure, too, " : "");
     case grpc::StatusCode::PERMISSION_DENIED:
       return PermissionDenied("{} refused: {}", where, status.error_message());

@@ -158,6 +158,7 @@ class Client {
   // With several coordinators: makes sure that the current one serves.
   Status Reach();
   void Dial();
+  void LearnAuthority(const grpc::ClientContext& context);
   // Words the error of a call to the coordinator at `address`; with an empty `address`, to all
   // coordinators.
   static Status Explain(const CoordinatorAccess& access, const std::string& address,

@@ -77,7 +77,7 @@ void AddMembersCommands(Program& program) {
   create->add_option("--role", options->role, "Role of a member that joins with it")
       ->required()
       ->check(CLI::IsMember({"worker", "user", "admin"}));
-  create->add_option("--ttl", options->life, "How long it may be used: 10m, 1h, 7d")
+  create->add_option("--ttl", options->life, "How long it may be used: 10m, 1h, 7d; at most 30d")
       ->capture_default_str();
   create->add_option("--uses", options->uses, "How many may join with it")
       ->check(CLI::Range(1u, 1'000'000u))

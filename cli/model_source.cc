@@ -26,9 +26,18 @@ StatusOr<std::unique_ptr<remote::Store>> OpenStore(const remote::Address& addres
   return remote::OpenForPerson(address, kAttempts);
 }
 
+std::string AbsolutePath(const std::string& path, const std::string& folder) {
+  namespace fs = std::filesystem;
+  const fs::path whole = fs::absolute(fs::path(folder) / path);
+  const fs::path plain = whole.lexically_normal();
+  // Behind a link to a folder, ".." leads elsewhere than the text says.
+  std::error_code error;
+  return fs::equivalent(whole, plain, error) ? plain.string() : whole.string();
+}
+
 StatusOr<ModelSource> FindModelSource(const std::string& from, const std::string& folder) {
   if (!remote::HasScheme(from)) {
-    const std::string path = std::filesystem::absolute(std::filesystem::path(folder) / from);
+    const std::string path = AbsolutePath(from, folder);
     LH_ASSIGN_OR_RETURN(published::Weights weights, published::ReadFolder(path));
     return ModelSource{.from = path, .weights = std::move(weights)};
   }

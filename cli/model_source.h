@@ -17,6 +17,10 @@ namespace longhaul::cli {
 // the environment names everywhere.
 StatusOr<std::unique_ptr<remote::Store>> OpenStore(const remote::Address& address);
 
+// Returns `path`, which may be relative to `folder`, as workers get it: absolute, and without ".."
+// where that names the same file, because workers compare it with the folders that they may read.
+std::string AbsolutePath(const std::string& path, const std::string& folder);
+
 struct ModelSource {
   // What workers get as model.from: an absolute path, or an address. That of a hub has the commit.
   std::string from;

@@ -80,6 +80,7 @@ Program::Program(Terminal terminal, LocalClusters clusters)
   AddStreamCommands(*this);
   AddWorkersCommand(*this);
   AddMembersCommands(*this);
+  AddAuditCommand(*this);
 }
 
 void Program::RefuseConnectionFlags(CLI::App* command, bool json_too) {

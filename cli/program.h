@@ -153,5 +153,6 @@ void AddStreamCommands(Program& program);      // logs, events
 void AddTraceCommand(Program& program);        // trace
 void AddWorkersCommand(Program& program);      // workers
 void AddMembersCommands(Program& program);     // members, token
+void AddAuditCommand(Program& program);        // audit
 
 }  // namespace longhaul::cli

@@ -51,12 +51,6 @@ class AddressFolder final : public SetFolder {
     return store_->ReadAll(address, limit);
   }
   StatusOr<uint64_t> SizeOf(const std::string& file) const override {
-    if (file.starts_with('/')) {
-      return NotFound(
-          "{}: its file {} is on the machine that prepared it; prepare it with --copy, and put the "
-          "whole folder there",
-          Name(), file);
-    }
     LH_ASSIGN_OR_RETURN(const remote::Address address, remote::Inside(at_, file));
     if (const auto known = sizes_.find(file); known != sizes_.end()) return known->second;
     LH_ASSIGN_OR_RETURN(const remote::Version version, store_->Look(address));
@@ -74,7 +68,7 @@ class AddressFolder final : public SetFolder {
 StatusOr<std::unique_ptr<SetFolder>> OpenSetFolder(const std::string& from,
                                                    const std::string& base) {
   if (!remote::HasScheme(from)) {
-    return std::make_unique<LocalFolder>(fs::absolute(fs::path(base) / from));
+    return std::make_unique<LocalFolder>(AbsolutePath(from, base));
   }
   LH_ASSIGN_OR_RETURN(remote::Address at, remote::ParseAddress(from));
   if (at.kind == remote::Kind::kWeb && at.path.find('?') != std::string::npos) {

@@ -17,7 +17,7 @@ class SetFolder {
   virtual std::string Shown(const std::string& file) const = 0;
   // data::Source::folder: an absolute path, or an address; on a hub with the commit.
   virtual std::string Name() const = 0;
-  // `file`: relative to the folder, or on this machine an absolute path. Both block.
+  // `file`: relative to the folder. Both block.
   virtual StatusOr<std::string> ReadWhole(const std::string& file, uint64_t limit) const = 0;
   virtual StatusOr<uint64_t> SizeOf(const std::string& file) const = 0;
 };

@@ -271,7 +271,7 @@ StatusOr<Submission> Read(const std::string& text, const std::string& file,
   std::string of_adapters;  // their folder
   const FindAdapters find_adapters = [&](const std::string& from,
                                          const ModelSpec& model) -> StatusOr<LoraSpec> {
-    of_adapters = std::filesystem::absolute(std::filesystem::path(file).parent_path() / from);
+    of_adapters = AbsolutePath(from, std::filesystem::path(file).parent_path().string());
     LH_ASSIGN_OR_RETURN(published::Adapters found, published::ReadAdapters(of_adapters, model));
     submission.adapters.emplace().tensors = std::move(found.tensors);
     return std::move(found.lora);

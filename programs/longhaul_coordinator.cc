@@ -18,6 +18,7 @@
 #include "base/flags/daemon_config.h"
 #include "base/log.h"
 #include "base/peer_log.h"
+#include "base/private_files.h"
 #include "base/remote/settings.h"
 #include "base/shutdown.h"
 #include "base/status.h"
@@ -29,6 +30,7 @@
 #include "coordinator/standby/leadership.h"
 #include "coordinator/state/ledger/stage_record.h"
 #include "coordinator/state/ledger/transitions.h"
+#include "coordinator/state/member_limits.h"
 #include "coordinator/store/backup.h"
 #include "proto/identity/join_token.h"
 #include "proto/rpc/channel.h"
@@ -57,11 +59,14 @@ struct Flags {
   std::string relay;
   std::string relay_advertise;
   double certificate_hours = absl::ToDoubleHours(kDefaultLifetime);
+  double members_kept_days = absl::ToDoubleHours(kMembersKept) / 24;
   std::string log_level = "info";
   double progress_timeout_seconds = 120;
   bool dump_states = false;
   std::string standby_of;
   bool force = false;
+  std::string user_bytes;
+  size_t user_runs = kMaxRuns.of_member;
   bool allow_hooks = false;
 };
 
@@ -91,7 +96,12 @@ StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   options.http = flags.http;
   options.reports = flags.reports;
   options.certificate_lifetime = absl::Hours(flags.certificate_hours);
+  options.members_kept = absl::Hours(24 * flags.members_kept_days);
   options.claim = flags.force ? Claim::kForce : Claim::kOwn;
+  options.state.limits.runs.of_member = flags.user_runs;
+  if (!flags.user_bytes.empty()) {
+    LH_ASSIGN_OR_RETURN(options.state.limits.blob_bytes, ParseBytes(flags.user_bytes));
+  }
   if (flags.insecure && !flags.token_file.empty()) {
     LH_ASSIGN_OR_RETURN(options.token, LoadToken(flags.token_file));
     if (IsJoinToken(options.token)) {
@@ -109,6 +119,15 @@ int Init(const ServerOptions& options) {
   if (!made.ok()) return Fail(made.status());
   for (const std::string& sentence : *made) fmt::print("{}\n", sentence);
   if (made->empty()) fmt::print("all is there already\n");
+  return kOk;
+}
+
+int RotateKey(const ServerOptions& options, const std::string& overlap) {
+  const StatusOr<absl::Duration> duration = ParseDuration(overlap);
+  if (!duration.ok()) return WrongUsage(fmt::format("--overlap: {}", Message(duration.status())));
+  const StatusOr<std::vector<std::string>> said = RotateAuthority(options, absl::Now() + *duration);
+  if (!said.ok()) return Fail(said.status());
+  for (const std::string& sentence : *said) fmt::print("{}\n", sentence);
   return kOk;
 }
 
@@ -226,6 +245,11 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "how long a member's certificate lasts; members renew theirs in time")
       ->check(CLI::Range(0.0001, 87600.0))
       ->capture_default_str();
+  app.add_option("--members-kept-days", flags.members_kept_days,
+                 "how long members are listed after they were revoked or their certificate ended; "
+                 "then only names and keys are kept, so that none comes back")
+      ->check(CLI::Range(0.0, 36500.0))
+      ->capture_default_str();
   app.add_option("--relay", flags.relay,
                  "host:port to carry links at, encrypted end to end, between workers that do not "
                  "reach each other; without: it carries none");
@@ -245,6 +269,14 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--force", flags.force,
                "serve though the state directory is a standby's, or another coordinator has taken "
                "over, or may have; what that one has done since is lost");
+  app.add_option(
+      "--user-bytes", flags.user_bytes,
+      "how much data each user who is no admin may have here, such as 200GiB; default: a "
+      "quarter of the disk of the state directory");
+  app.add_option("--user-runs", flags.user_runs,
+                 "how many runs each user who is no admin may have here, those that have ended too")
+      ->check(CLI::Range(size_t{1}, kMaxRuns.in_all))
+      ->capture_default_str();
   app.add_flag("--allow-hooks", flags.allow_hooks,
                "run the programs that run files of admins name (hooks.on_checkpoint), as this "
                "program's user; without TLS everybody with the token counts as an admin");
@@ -283,6 +315,11 @@ std::string ProblemOf(const Flags& flags) {
     return "--worker-token-file and --insecure exclude each other: without TLS there is one token "
            "for all, that of --token-file";
   }
+  if (!flags.user_bytes.empty()) {
+    const StatusOr<uint64_t> bytes = ParseBytes(flags.user_bytes);
+    if (!bytes.ok()) return fmt::format("--user-bytes: {}", Message(bytes.status()));
+    if (*bytes == 0) return "--user-bytes: expected more than 0";
+  }
   return ProblemOfAddresses({{"--standby", flags.standby_of},
                              {"--relay", flags.relay},
                              {"--relay-advertise", flags.relay_advertise}});
@@ -313,6 +350,16 @@ int Main(int argc, char** argv) {
       app.add_subcommand("restore", "make a state directory out of a backup, and end")
           ->fallthrough();
   restore->add_option("DIR", folder, "the backup")->required();
+  std::string overlap = "30d";
+  CLI::App* const rotate =
+      app.add_subcommand("rotate-authority",
+                         "make a new authority, while no coordinator serves, and end; the one "
+                         "before counts for a while yet")
+          ->fallthrough();
+  rotate
+      ->add_option("--overlap", overlap,
+                   "how long: 7d, 12h; 0s: no longer, and all members have to join again")
+      ->capture_default_str();
   AddYamlConfig(app);
   try {
     app.parse(argc, argv);
@@ -337,6 +384,10 @@ int Main(int argc, char** argv) {
   if (restore->parsed()) {
     return SayDone(RestoreAndLead(folder, flags.state_dir), "restored into " + flags.state_dir);
   }
+  if (rotate->parsed()) {
+    if (flags.insecure) return WrongUsage("rotate-authority is for TLS; leave --insecure out");
+    return RotateKey(*options, overlap);
+  }
   if (!init->parsed()) {
     return flags.standby_of.empty() ? Serve(*options) : StandBy(flags, *options);
   }
@@ -350,6 +401,7 @@ int Main(int argc, char** argv) {
 }  // namespace longhaul::coordinator
 
 int main(int argc, char** argv) {
+  longhaul::KeepFilesPrivate();
   // gRPC's and our own threads inherit it.
   longhaul::BlockShutdownSignals();
   try {

@@ -19,7 +19,9 @@
 #include "base/log.h"
 #include "base/metrics/endpoint.h"
 #include "base/peer_log.h"
+#include "base/private_files.h"
 #include "base/remote/settings.h"
+#include "base/root_folders.h"
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/version.h"
@@ -110,7 +112,7 @@ StatusOr<std::unique_ptr<relay::Relay>> StartRelay(const WorkerFlags& flags,
   LH_ASSIGN_OR_RETURN(const std::string secret,
                       relay::LoadOrMakeSecret(flags.state_dir + "/relay-secret"));
   StatusOr<std::unique_ptr<relay::Relay>> relay =
-      relay::Relay::Start({.listen = flags.relay, .secret = secret});
+      relay::Relay::Start({.listen = flags.relay, .secret = secret, .scoped = true});
   if (!relay.ok()) return Annotate(relay.status(), "--relay");
   LH_ASSIGN_OR_RETURN(HostPort address, ParseHostPort((*relay)->address()));
   if (AtOwnAddress(flags, address)) address.host = OwnAddressTowards(flags.coordinators);
@@ -151,8 +153,11 @@ StatusOr<std::unique_ptr<RemoteObjects>> OpenObjects(const WorkerFlags& flags,
       const remote::Settings settings,
       remote::FindSettings(flags.remote_credentials ? own : remote::WithoutCredentials(own)));
   http::HostRules hosts = remote::RulesFor(settings.endpoints);
-  hosts.local_hosts.insert(hosts.local_hosts.end(), flags.remote_hosts.begin(),
-                           flags.remote_hosts.end());
+  for (const std::string& host : flags.remote_hosts) hosts.Allow(host);
+  for (const std::string& text : flags.remote_networks) {
+    LH_ASSIGN_OR_RETURN(const http::IpNetwork network, http::ParseIpNetwork(text));
+    hosts.networks.push_back(network);
+  }
   return std::make_unique<RemoteObjects>(
       settings, std::move(hosts),
       flags.remote_credentials ? nullptr : std::make_shared<ObjectSigner>(access));
@@ -200,6 +205,10 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   if (!shards.ok()) return Fail(shards.status());
   const StatusOr<std::unique_ptr<RemoteObjects>> objects = OpenObjects(flags, access);
   if (!objects.ok()) return Fail(objects.status());
+  // Nobody learns this worker's key, even where a root is above its state directory.
+  const StatusOr<RootFolders> roots =
+      RootFolders::Open(flags.data_roots, {flags.state_dir, flags.token_file});
+  if (!roots.ok()) return Fail(Annotate(roots.status(), "--data-root"));
   // Both outlive the transport, whose links call them.
   CodecThread codec_thread;
   TrafficWatch traffic;
@@ -211,8 +220,10 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   transport::TransportsByName by_name;
   for (const auto& [name, transport] : *transports) by_name[name] = transport.get();
   BlobFetcher blobs(access, flags.state_dir + "/blobs");
+  BlobFetcher pieces(access, flags.state_dir + "/pieces");
   BlobFetcher shard_copies(access, flags.state_dir + "/shard-copies");
-  shard_copies.ForgetAll();  // What a killed process left.
+  pieces.ForgetAll();  // What a killed process left.
+  shard_copies.ForgetAll();
 
   std::optional<BoundaryDumpOptions> dump;
   if (!flags.dump_boundaries.empty()) {
@@ -246,9 +257,11 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
       .codec_thread = &codec_thread,
       .shards = shards->get(),
       .blobs = &blobs,
+      .pieces = &pieces,
       .shard_copies = &shard_copies,
       .courier = courier.get(),
       .traffic = &traffic,
+      .roots = &*roots,
       .objects = objects->get(),
       .transfers = transfers.get(),
       .folders = folders.get(),
@@ -299,6 +312,12 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
                        .on_command =
                            [&](v1::WorkerCommand command) {
                              { const std::lock_guard wait(session_made); }
+                             if (command.has_serve_scopes()) {
+                               const auto& scopes = command.serve_scopes().scopes();
+                               if (*relay != nullptr)
+                                 (*relay)->Serve({scopes.begin(), scopes.end()});
+                               return;
+                             }
                              agent->Handle(std::move(command));
                            },
                        .heartbeat = [&](v1::Heartbeat* beat) { agent->FillHeartbeat(beat); }});
@@ -361,6 +380,7 @@ int Main(int argc, char** argv) {
 }  // namespace longhaul::worker
 
 int main(int argc, char** argv) {
+  longhaul::KeepFilesPrivate();
   // All threads inherit it.
   longhaul::BlockShutdownSignals();
   try {

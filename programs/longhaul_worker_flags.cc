@@ -12,6 +12,8 @@
 #include "base/address.h"
 #include "base/flags/command_line.h"
 #include "base/flags/daemon_config.h"
+#include "base/http/host_rules.h"
+#include "base/root_folders.h"
 #include "base/status.h"
 
 namespace longhaul::worker {
@@ -208,6 +210,13 @@ Status Complete(bool transport_named, WorkerFlags* flags) {
     return InvalidArgument("--remote-host: expected a host such as example.org:9000, got '{}'",
                            host);
   }
+  for (const std::string& network : flags->remote_networks) {
+    const Status parsed = http::ParseIpNetwork(network).status();
+    if (!parsed.ok()) return Annotate(parsed, "--remote-network");
+  }
+  if (const Status roots = RootFolders::Open(flags->data_roots).status(); !roots.ok()) {
+    return Annotate(roots, "--data-root");
+  }
   LH_RETURN_IF_ERROR(CheckAddresses(*flags));
   LH_RETURN_IF_ERROR(CheckTransports(transport_named, !find, flags));
   LH_RETURN_IF_ERROR(CheckAdvertised(*flags));
@@ -289,11 +298,18 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
                "read models and data sets at addresses with this machine's credentials (HF_TOKEN, "
                "~/.aws and others); every user of the coordinator can then have this worker read "
                "what those open; without: what everybody may read, and what the coordinator signs");
+  app.add_option("--data-root", flags->data_roots,
+                 "a folder of this machine in which runs may name models and data sets; every user "
+                 "of the coordinator can then learn what is in it; repeatable; without: other "
+                 "workers and the coordinator send them");
   app.add_option(
       "--remote-host", flags->remote_hosts,
       "a server to read models and data sets from beside the hub, Amazon S3 and Google "
-      "Cloud Storage: HOST, HOST:PORT, HOST:* or *.DOMAIN; may have a private address and "
-      "speak http; repeatable");
+      "Cloud Storage: HOST, HOST:PORT, HOST:* or *.DOMAIN; may speak http; a name must have a "
+      "public address, or one of --remote-network; repeatable");
+  app.add_option("--remote-network", flags->remote_networks,
+                 "a private network, such as 10.1.0.0/16, in which a name of --remote-host may be; "
+                 "repeatable");
   app.add_option(
       "--dump-boundaries", flags->dump_boundaries,
       "folder for boundary tensors as .npy files, to measure codecs on: activations and gradients "

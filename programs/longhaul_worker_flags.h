@@ -39,8 +39,10 @@ struct WorkerFlags {
   std::string device = "cpu";       // as ParseDeviceNames takes it (base/device_name.h)
   double memory_share = 1;          // part of each device's memory for stages, 0.001 to 1
   bool remote_credentials = false;  // use this machine's for models at addresses
-  std::vector<std::string> remote_hosts;  // allowed beside the usual ones, also private ones
-  std::string metrics;                    // numeric host:port for Prometheus; empty: no metrics
+  std::vector<std::string> data_roots;       // folders with data sets and models for runs
+  std::vector<std::string> remote_hosts;     // allowed beside the usual ones
+  std::vector<std::string> remote_networks;  // private networks where those hosts may be
+  std::string metrics;                       // numeric host:port for Prometheus; empty: no metrics
   std::string dump_boundaries;  // folder for activations and gradients as files; empty: no files
   uint64_t dump_every = 16;     // optimizer steps from one dump to the next
   double progress_timeout_seconds = 60;  // a stage that makes no progress for so long is stuck

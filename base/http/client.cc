@@ -27,6 +27,31 @@ struct CurlDeleter {
 };
 using Handle = std::unique_ptr<CURL, CurlDeleter>;
 
+struct ShareDeleter {
+  void operator()(CURLSH* share) const { curl_share_cleanup(share); }
+};
+
+// Null: libcurl does not start.
+using Connections = std::unique_ptr<CURLSH, ShareDeleter>;
+Connections NewConnections() {
+  Connections made(curl_share_init());
+  for (const curl_lock_data data : {CURL_LOCK_DATA_CONNECT, CURL_LOCK_DATA_SSL_SESSION}) {
+    if (made != nullptr && curl_share_setopt(made.get(), CURLSHOPT_SHARE, data) != CURLSHE_OK) {
+      made = nullptr;
+    }
+  }
+  return made;
+}
+
+// A handle of libcurl for one request, and the connections that requests leave open. The handle is
+// not used again: libcurl 7.88 keeps a pointer to a freed header in it, through which the first
+// line of the next answer writes if it begins with a space. Destroyed in this order: the handle
+// first.
+struct Session {
+  Connections connections;
+  Handle handle;
+};
+
 struct ListDeleter {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
@@ -139,8 +164,7 @@ int OnProgress(void* transfer, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
 // The IP address is known here, after the lookup of the name, so no later lookup can change it.
 curl_socket_t OnSocket(void* transfer, curlsocktype, struct curl_sockaddr* address) {
   Transfer& self = Of(transfer);
-  if (!self.options.hosts.environment_proxy && !IsPublic(address->addr) &&
-      !MatchesHost(self.url, self.options.hosts.local_hosts)) {
+  if (!MayConnect(self.url, address->addr, self.options.hosts)) {
     self.refused_address = true;
     return CURL_SOCKET_BAD;
   }
@@ -151,8 +175,8 @@ Status ErrorOf(const Transfer& transfer, CURLcode code, const char* message) {
   const std::string shown = ShownUrl(transfer.url.text);
   if (transfer.refused_address && code == CURLE_COULDNT_CONNECT) {
     return PermissionDenied(
-        "{}: {} is a private or local address; expected one of the public internet, or a host that "
-        "is allowed as a local one",
+        "{}: {} is a private or local address; expected one of the public internet, or one that is "
+        "allowed",
         shown, transfer.url.host);
   }
   const std::string text =
@@ -265,7 +289,6 @@ CURLcode SetUp(Transfer& transfer, const HeaderList& headers, char* message) {
 
 StatusOr<Answer> Perform(Transfer& transfer, bool with_secrets) {
   LH_RETURN_IF_ERROR(transfer.call.Check());
-  curl_easy_reset(transfer.curl);  // keeps its connections
   std::array<char, CURL_ERROR_SIZE> message{};
   const HeaderList headers = HeadersOf(transfer.request, with_secrets);
   CURLcode code = SetUp(transfer, headers, message.data());
@@ -307,26 +330,29 @@ std::optional<absl::Duration> RetryAfter(const Answer& answer) {
 
 struct Client::Handles {
   std::mutex mutex;
-  std::vector<Handle> idle;
+  std::vector<Connections> idle;  // one thread at a time uses each
 
-  Handle Take() {
+  // Without a handle: libcurl does not start.
+  Session Take() {
     static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
-    if (ready != CURLE_OK) return nullptr;
+    if (ready != CURLE_OK) return {};
+    Session session;
     {
       const std::lock_guard lock(mutex);
       if (!idle.empty()) {
-        Handle handle = std::move(idle.back());
+        session.connections = std::move(idle.back());
         idle.pop_back();
-        return handle;
       }
     }
-    return Handle(curl_easy_init());
+    if (session.connections == nullptr) session.connections = NewConnections();
+    if (session.connections == nullptr) return {};
+    session.handle.reset(curl_easy_init());
+    return session;
   }
-  void Return(Handle handle) {
-    // Nothing of the request stays in a handle that waits.
-    curl_easy_reset(handle.get());
+  void Return(Session session) {
+    session.handle.reset();  // nothing of the request stays
     const std::lock_guard lock(mutex);
-    if (idle.size() < kMostIdleHandles) idle.push_back(std::move(handle));
+    if (idle.size() < kMostIdleHandles) idle.push_back(std::move(session.connections));
   }
 };
 
@@ -355,16 +381,19 @@ StatusOr<Answer> Client::Send(const Request& request, const Call& call,
       request.redirects > 0 && (request.method == "GET" || request.method == "HEAD");
   for (int redirects = 0;; ++redirects) {
     LH_RETURN_IF_ERROR(CheckUrl(url, options_.hosts));
-    Handle handle = handles_->Take();
-    if (handle == nullptr) return absl::InternalError("libcurl does not start");
+    Session session = handles_->Take();
+    if (session.handle == nullptr) return absl::InternalError("libcurl does not start");
     Transfer transfer{.request = request,
                       .url = url,
                       .call = call,
                       .receiver = receiver,
                       .options = options_,
-                      .curl = handle.get()};
+                      .curl = session.handle.get()};
+    if (curl_easy_setopt(transfer.curl, CURLOPT_SHARE, session.connections.get()) != CURLE_OK) {
+      return absl::InternalError("libcurl does not keep connections");
+    }
     StatusOr<Answer> answer = Perform(transfer, url.origin() == first_origin);
-    handles_->Return(std::move(handle));
+    handles_->Return(std::move(session));
     if (!answer.ok() || !follows || !IsRedirect(*answer)) return answer;
     LH_ASSIGN_OR_RETURN(Url next, FollowUrl(url, answer->Header("location")));
     answer->redirect = next.text;

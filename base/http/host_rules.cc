@@ -58,6 +58,10 @@ StatusOr<Url> Read(CURLU* handle, std::string_view text) {
       url.text.empty()) {
     return expected("an address such as https://host/folder");
   }
+  // Escapes in a host are resolved here; read once more, the address would be another one or none.
+  if (std::ranges::any_of(url.host, [](char c) { return (c >= 0 && c <= ' ') || c == 0x7f; })) {
+    return expected("a host without spaces and control characters");
+  }
   return url;
 }
 
@@ -144,10 +148,85 @@ bool IsPublic6(std::span<const uint8_t, 16> bytes) {
   return first >> 12 != 0x3fff0;                                        // documentation
 }
 
+std::optional<std::array<uint8_t, 16>> BytesOf(const sockaddr& address) {
+  std::array<uint8_t, 16> bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (address.sa_family == AF_INET) {
+    sockaddr_in name{};
+    std::memcpy(&name, &address, sizeof(name));
+    std::memcpy(bytes.data() + 12, &name.sin_addr.s_addr, 4);
+    return bytes;
+  }
+  if (address.sa_family != AF_INET6) return std::nullopt;
+  sockaddr_in6 name{};
+  std::memcpy(&name, &address, sizeof(name));
+  std::memcpy(bytes.data(), name.sin6_addr.s6_addr, bytes.size());
+  return bytes;
+}
+
+bool IsInside(const std::array<uint8_t, 16>& bytes, const IpNetwork& network) {
+  for (int bit = 0; bit < network.bits; ++bit) {
+    const size_t at = static_cast<size_t>(bit) / 8;
+    if (((bytes[at] ^ network.first[at]) >> (7 - bit % 8) & 1) != 0) return false;
+  }
+  return true;
+}
+
+// The host of a pattern, without its port.
+std::string_view NameOf(std::string_view pattern) {
+  const size_t colon = pattern.rfind(':');
+  if (colon == std::string_view::npos || pattern.find(']', colon) != std::string_view::npos) {
+    return pattern;
+  }
+  return pattern.substr(0, colon);
+}
+
+bool IsIpAddress(std::string_view host) {
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const std::string text(host);
+  std::array<uint8_t, 16> bytes{};
+  return ::inet_pton(AF_INET, text.c_str(), bytes.data()) == 1 ||
+         ::inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1;
+}
+
 }  // namespace
 
+StatusOr<IpNetwork> ParseIpNetwork(std::string_view text) {
+  const auto wrong = [&] {
+    return InvalidArgument("expected a network such as 10.1.0.0/16 or fd00::/8, got '{}'",
+                           Printable(text, 100));
+  };
+  const size_t slash = text.find('/');
+  const std::string address(text.substr(0, slash));
+  IpNetwork network;
+  const bool is_4 = address.find(':') == std::string::npos;
+  if (is_4) network.first = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  const int most = is_4 ? 32 : 128;
+  if (::inet_pton(is_4 ? AF_INET : AF_INET6, address.c_str(),
+                  network.first.data() + (is_4 ? 12 : 0)) != 1) {
+    return wrong();
+  }
+  int bits = most;
+  if (slash != std::string_view::npos) {
+    const std::string_view digits = text.substr(slash + 1);
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), bits);
+    if (digits.empty() || read.ec != std::errc() || read.ptr != digits.data() + digits.size() ||
+        bits < 0 || bits > most) {
+      return wrong();
+    }
+  }
+  network.bits = bits + 128 - most;
+  return network;
+}
+
+void HostRules::Allow(const std::string& pattern) {
+  (IsIpAddress(NameOf(pattern)) ? local_hosts : named_hosts).push_back(pattern);
+}
+
 HostRules HostRules::Trusting() {
-  return {.hosts = {}, .local_hosts = {"*"}, .environment_proxy = true};
+  HostRules rules;
+  rules.local_hosts = {"*"};
+  rules.environment_proxy = true;
+  return rules;
 }
 
 std::string Url::origin() const {
@@ -171,11 +250,13 @@ bool MatchesHost(const Url& url, const std::vector<std::string>& patterns) {
 }
 
 Status CheckUrl(const Url& url, const HostRules& rules) {
-  if (MatchesHost(url, rules.local_hosts)) return absl::OkStatus();
+  if (MatchesHost(url, rules.local_hosts) || MatchesHost(url, rules.named_hosts)) {
+    return absl::OkStatus();
+  }
   if (url.scheme != "https") {
     return PermissionDenied(
         "expected https, got {}; everybody on the way can read and change http, so only hosts that "
-        "are allowed as local ones may speak it",
+        "are allowed by name may speak it",
         Printable(ShownUrl(url.text), 200));
   }
   if (rules.hosts.empty() || MatchesHost(url, rules.hosts)) return absl::OkStatus();
@@ -196,6 +277,17 @@ bool IsPublic(const sockaddr& address) {
     return IsPublic6(std::span<const uint8_t, 16>(name.sin6_addr.s6_addr));
   }
   return false;
+}
+
+bool MayConnect(const Url& url, const sockaddr& address, const HostRules& rules) {
+  // A proxy looks names up, so this address is the proxy's.
+  if (rules.environment_proxy || IsPublic(address)) return true;
+  if (MatchesHost(url, rules.local_hosts)) return true;
+  if (!MatchesHost(url, rules.named_hosts)) return false;
+  const std::optional<std::array<uint8_t, 16>> bytes = BytesOf(address);
+  return bytes && std::ranges::any_of(rules.networks, [&](const IpNetwork& network) {
+           return IsInside(*bytes, network);
+         });
 }
 
 std::string ShownUrl(std::string_view url) {

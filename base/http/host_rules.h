@@ -1,13 +1,15 @@
 // Which servers a program may reach on the word of a stranger. An address that a stranger wrote
 // must not make this machine ask its own services, those of its local network, or a cloud's
 // metadata server. Two checks guard against that: CheckUrl looks at the name in each address and in
-// each redirect, and IsPublic looks at the IP address that a socket is about to connect to.
+// each redirect, and MayConnect looks at the IP address that a socket is about to connect
+// to.
 //
 // Pure functions: any thread may call them.
 #pragma once
 
 #include <sys/socket.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,6 +18,15 @@
 #include "base/status.h"
 
 namespace longhaul::http {
+
+// A block of IP addresses, such as 10.1.0.0/16 or fd00::/8.
+struct IpNetwork {
+  std::array<uint8_t, 16> first = {};  // of IPv4: ::ffff:0:0/96 before the address
+  int bits = 128;                      // of `first` that all its addresses have
+  friend bool operator==(const IpNetwork&, const IpNetwork&) = default;
+};
+// Parses ADDRESS/BITS, or one address. kInvalidArgument: it is neither.
+StatusOr<IpNetwork> ParseIpNetwork(std::string_view text);
 
 // Patterns of hosts: "example.org" is this host, "*.example.org" is every host below it, "*" is
 // every host with every port. A pattern without a port allows the scheme's own port (443, or 80 for
@@ -27,12 +38,19 @@ struct HostRules {
   // speak http, which everybody on the way can read and change. They may be asked although `hosts`
   // does not list them.
   std::vector<std::string> local_hosts = {};
+  // Hosts that may be asked although `hosts` does not list them, also by http. They must have a
+  // public IP address or one of `networks`: whoever owns a name in DNS says where it leads.
+  std::vector<std::string> named_hosts = {};
+  std::vector<IpNetwork> networks = {};
   // Whether HTTPS_PROXY and its like are obeyed. The proxy then looks names up, so nothing checks
   // the IP addresses behind them.
   bool environment_proxy = false;
 
   // For addresses that this machine's user wrote: every host, also local ones, and http.
   static HostRules Trusting();
+  // Allows what `pattern` names. A name joins `named_hosts`. An IP address joins `local_hosts`,
+  // because nobody can make it lead elsewhere.
+  void Allow(const std::string& pattern);
 };
 
 // A web address in its normal form.
@@ -60,6 +78,9 @@ bool MatchesHost(const Url& url, const std::vector<std::string>& patterns);
 // link-local, carrier, multicast, reserved and unknown kinds of addresses; also where an IPv6
 // address stands for such an IPv4 address.
 bool IsPublic(const sockaddr& address);
+
+// Whether a socket for `url`, which CheckUrl allows, may connect to `address`.
+bool MayConnect(const Url& url, const sockaddr& address, const HostRules& rules);
 
 // Returns `url` for messages and logs. Leaves the query out, because queries of signed addresses
 // are secrets.

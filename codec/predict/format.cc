@@ -105,8 +105,9 @@ void WriteIds(std::span<const uint32_t> ids, uint32_t id_bytes, std::byte* secti
   for (size_t k = 0; k < ids.size(); ++k) {
     std::memcpy(section + k * id_bytes, &ids[k], id_bytes);
   }
-  const uint64_t bytes = ids.size() * id_bytes;
-  std::memset(section + bytes, 0, AlignSection(bytes) - bytes);
+  const uint64_t bytes = ids.size() * id_bytes, padding = AlignSection(bytes) - bytes;
+  // An empty tensor's section may be null, which memset may not get.
+  if (padding > 0) std::memset(section + bytes, 0, padding);
 }
 
 uint32_t IdAt(const std::byte* section, uint32_t id_bytes, uint64_t index) {

@@ -20,6 +20,7 @@
 #include "base/web/assets.h"
 #include "base/work_threads.h"
 #include "coordinator/http/api.h"
+#include "coordinator/http/careful_server.h"
 #include "coordinator/http/page/assets.h"
 #include "coordinator/http/reports.h"
 
@@ -224,7 +225,7 @@ struct DashboardServer::Impl {
   Api api;
   News news;
   std::atomic<size_t> streams{0};
-  httplib::Server server;
+  CarefulServer server;
   std::once_flag stopped;
   std::promise<void> ended;
   std::future<void> end = ended.get_future();

@@ -1,8 +1,15 @@
 #include "coordinator/rpc/control_service.h"
 
+#include <fmt/core.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "coordinator/rpc/intake.h"
+#include "coordinator/rpc/later_call.h"
 #include "coordinator/rpc/send_blob.h"
 #include "coordinator/rpc/serve.h"
 #include "coordinator/rpc/submit_check.h"
@@ -23,8 +30,8 @@ class WaitingCall : public Unary {
   // `ask(done)` asks the shell. gRPC calls neither OnCancel nor OnDone before the service's method
   // has returned, so the answer may come before the id is known here.
   template <class Ask>
-  static Unary* Start(Shell* shell, Reply* reply, const Ask& ask) {
-    auto* call = new WaitingCall(shell);
+  static Unary* Start(Shell* shell, Place place, Reply* reply, const Ask& ask) {
+    auto* call = new WaitingCall(shell, std::move(place));
     call->id_ = ask([call, reply](StatusOr<Reply> answer) {
       if (answer.ok()) *reply = std::move(*answer);
       call->Finish(ToGrpc(answer.status()));
@@ -38,16 +45,49 @@ class WaitingCall : public Unary {
   void OnDone() override { delete this; }
 
  private:
-  explicit WaitingCall(Shell* shell) : shell_(shell) {}
+  WaitingCall(Shell* shell, Place place) : shell_(shell), place_(std::move(place)) {}
 
   Shell* const shell_;
+  const Place place_;
   RequestId id_;
 };
 
+// For the audit log: what a call does. Empty: nothing that is noted.
+struct Noted {
+  std::string_view action = {};
+  std::string object = {};
+};
+
+// Wraps `done`, so that the answer is noted, too.
+template <class Done>
+auto NoteAnswer(const Gate* gate, const Context& context, const Caller& caller, Noted noted,
+                Done done) {
+  return [gate, &context, caller, noted = std::move(noted),
+          done = std::move(done)](auto answer) mutable {
+    // Before the answer, after which gRPC may destroy the context.
+    if (!noted.action.empty()) {
+      gate->Note(caller, context, noted.action, noted.object, answer.status());
+    }
+    done(std::move(answer));
+  };
+}
+
 template <class Asked>
-Unary* AskState(Shell* shell, Asked asked, typename Asked::Reply* reply) {
-  return WaitingCall<typename Asked::Reply>::Start(
-      shell, reply, [&](auto done) { return shell->Ask(std::move(asked), std::move(done)); });
+StatusOr<Unary*> AskState(const Gate* gate, Shell* shell, const Context& context,
+                          const Caller& caller, Asked asked, typename Asked::Reply* reply,
+                          Noted noted = {}) {
+  LH_ASSIGN_OR_RETURN(Place place, shell->places().Take(caller, Use::kCall));
+  return WaitingCall<typename Asked::Reply>::Start(shell, std::move(place), reply, [&](auto done) {
+    return shell->Ask(std::move(asked),
+                      NoteAnswer(gate, context, caller, std::move(noted), std::move(done)));
+  });
+}
+
+// The submissions of a member are checked one after the other, so that its large lists keep no
+// thread from others.
+std::string QueueOf(const Caller& caller, const Context* context) {
+  return caller.member ? "of " + caller.member->name
+                       : fmt::format("call {}", static_cast<const void*>(context));
 }
 
 Nameable NameableBy(const Caller& caller, OwnBlobs* own_blobs) {
@@ -57,10 +97,11 @@ Nameable NameableBy(const Caller& caller, OwnBlobs* own_blobs) {
 // Asks for a change or a report of a run that must be the caller's own.
 template <class Asked>
 Unary* AskOfRun(Gate* gate, Shell* shell, Context* context, Call call, Asked asked,
-                typename Asked::Reply* reply) {
+                typename Asked::Reply* reply, std::string_view action = "") {
   return Serve<Unary>(gate, *context, call, [&](const Caller& caller) -> StatusOr<Unary*> {
-    LH_ASSIGN_OR_RETURN(asked.run, gate->OwnRun(caller, asked.run));
-    return AskState(shell, std::move(asked), reply);
+    LH_ASSIGN_OR_RETURN(asked.run, gate->OwnRun(caller, *context, call, asked.run));
+    Noted noted{action, asked.run};
+    return AskState(gate, shell, *context, caller, std::move(asked), reply, std::move(noted));
   });
 }
 
@@ -104,57 +145,86 @@ grpc::ServerReadReactor<v1::UploadChunk>* ControlServiceImpl::UploadBlob(Context
   using Reactor = grpc::ServerReadReactor<v1::UploadChunk>;
   return Serve<Reactor>(
       gate_, *context, Call::kUploadBlob, [&](const Caller& caller) -> StatusOr<Reactor*> {
-        return StartUpload(
-            blobs_, &shell_->upload_threads(),
-            {.may_skip = own_blobs_->Of(caller), .done = [this, caller](const std::string& sha256) {
-               own_blobs_->Uploaded(caller, sha256);
-             }});
+        LH_RETURN_IF_ERROR(shell_->HasRoom());
+        LH_ASSIGN_OR_RETURN(Place place, shell_->places().Take(caller, Use::kUpload));
+        // Held as long as the call, and what it holds with it.
+        const auto promise = std::make_shared<std::shared_ptr<const void>>();
+        return StartUpload(blobs_, shell_,
+                           {.place = std::move(place),
+                            .may_come = [this, caller, promise](const std::string& sha256,
+                                                                uint64_t bytes) -> Status {
+                              LH_ASSIGN_OR_RETURN(*promise,
+                                                  own_blobs_->Promise(caller, sha256, bytes));
+                              return absl::OkStatus();
+                            },
+                            .may_skip = own_blobs_->Of(caller),
+                            .done =
+                                [this, caller, promise](const std::string& sha256, uint64_t bytes) {
+                                  own_blobs_->Uploaded(caller, sha256, bytes);
+                                  promise->reset();  // from here on the bytes count as sent
+                                }});
       });
 }
 
 Unary* ControlServiceImpl::Submit(Context* context, const v1::SubmitRequest* request,
                                   v1::SubmitReply* reply) {
+  using Waiting = LaterCall<v1::SubmitReply>;
   return Serve<
       Unary>(gate_, *context, Call::kSubmit, [&](const Caller& caller) -> StatusOr<Unary*> {
-    LH_ASSIGN_OR_RETURN(RunSpec spec,
-                        CheckSubmit(*request, *blobs_, NameableBy(caller, own_blobs_)));
-    return WaitingCall<v1::SubmitReply>::Start(shell_, reply, [&](auto done) {
+    LH_RETURN_IF_ERROR(shell_->HasRoom());
+    LH_ASSIGN_OR_RETURN(Place place, shell_->places().Take(caller, Use::kCall));
+    const auto ask = [this, context, request, caller](Waiting::Done done) -> StatusOr<RequestId> {
+      LH_ASSIGN_OR_RETURN(RunSpec spec,
+                          CheckSubmit(*request, *blobs_, NameableBy(caller, own_blobs_)));
+      LH_RETURN_IF_ERROR(own_blobs_->MayName(caller, spec));
       const std::string owner = caller.member ? caller.member->name : "";
-      return shell_->Submit(std::move(spec), *request, {owner, MayAll(caller)}, std::move(done));
-    });
+      auto noted = [gate = gate_, context, caller, name = spec.name,
+                    done = std::move(done)](StatusOr<v1::SubmitReply> answer) {
+        gate->Note(caller, *context, "submit", answer.ok() ? answer->run_id() : name,
+                   answer.status());
+        done(std::move(answer));
+      };
+      return shell_->Submit(std::move(spec), *request, {owner, MayAll(caller)}, std::move(noted));
+    };
+    return Waiting::Start(shell_, std::move(place), QueueOf(caller, context), reply, ask);
   });
 }
 
 Unary* ControlServiceImpl::PlanRun(Context* context, const v1::SubmitRequest* request,
                                    v1::PlanReply* reply) {
+  using Waiting = LaterCall<v1::PlanReply>;
   return Serve<Unary>(
       gate_, *context, Call::kPlanRun, [&](const Caller& caller) -> StatusOr<Unary*> {
-        LH_ASSIGN_OR_RETURN(RunSpec spec,
-                            CheckPlan(*request, *blobs_, NameableBy(caller, own_blobs_)));
-        return WaitingCall<v1::PlanReply>::Start(shell_, reply, [&](auto done) {
+        LH_RETURN_IF_ERROR(shell_->HasRoom());
+        LH_ASSIGN_OR_RETURN(Place place, shell_->places().Take(caller, Use::kCall));
+        const auto ask = [this, request, caller](Waiting::Done done) -> StatusOr<RequestId> {
+          LH_ASSIGN_OR_RETURN(RunSpec spec,
+                              CheckPlan(*request, *blobs_, NameableBy(caller, own_blobs_)));
           return shell_->PlanRun(std::move(spec), *request, std::move(done));
-        });
+        };
+        return Waiting::Start(shell_, std::move(place), QueueOf(caller, context), reply, ask);
       });
 }
 
 Unary* ControlServiceImpl::StopRun(Context* context, const v1::StopRequest* request,
                                    v1::StopReply* reply) {
   return AskOfRun(gate_, shell_, context, Call::kStopRun,
-                  event::StopAsked{.run = request->run(), .now = request->now()}, reply);
+                  event::StopAsked{.run = request->run(), .now = request->now()}, reply, "stop");
 }
 
 Unary* ControlServiceImpl::SetReplicas(Context* context, const v1::ReplicasRequest* request,
                                        v1::ReplicasReply* reply) {
   return AskOfRun(gate_, shell_, context, Call::kSetReplicas,
                   event::ReplicasAsked{.run = request->run(), .replicas = request->replicas()},
-                  reply);
+                  reply, "replicas");
 }
 
 Unary* ControlServiceImpl::ListCheckpoints(Context* context, const v1::CheckpointsRequest* request,
                                            v1::CheckpointsReply* reply) {
   event::CheckpointsAsked asked{.run = request->run(), .verify = request->verify()};
   if (request->has_gather_step()) asked.gather_step = request->gather_step();
-  return AskOfRun(gate_, shell_, context, Call::kListCheckpoints, std::move(asked), reply);
+  return AskOfRun(gate_, shell_, context, Call::kListCheckpoints, std::move(asked), reply,
+                  request->has_gather_step() ? "export" : "");
 }
 
 grpc::ServerWriteReactor<v1::BlobChunk>* ControlServiceImpl::FetchBlob(
@@ -163,23 +233,26 @@ grpc::ServerWriteReactor<v1::BlobChunk>* ControlServiceImpl::FetchBlob(
   return Serve<Reactor>(
       gate_, *context, Call::kFetchBlob, [&](const Caller& caller) -> StatusOr<Reactor*> {
         LH_ASSIGN_OR_RETURN(const MayBe where, gate_->MayFetch(caller, request->sha256()));
-        return SendBlob(where.blob ? blobs_ : nullptr, where.copy ? copies_ : nullptr, *request);
+        LH_ASSIGN_OR_RETURN(Place place, shell_->places().Take(caller, Use::kFetch));
+        return SendBlob(where.blob ? blobs_ : nullptr, where.copy ? copies_ : nullptr, *request,
+                        std::move(place));
       });
 }
 
 Unary* ControlServiceImpl::RemoveRun(Context* context, const v1::RemoveRunRequest* request,
                                      v1::RemoveRunReply* reply) {
   return AskOfRun(gate_, shell_, context, Call::kRemoveRun,
-                  event::RemoveAsked{.run = request->run()}, reply);
+                  event::RemoveAsked{.run = request->run()}, reply, "rm");
 }
 
 Unary* ControlServiceImpl::CollectGarbage(Context* context,
                                           const v1::CollectGarbageRequest* request,
                                           v1::CollectGarbageReply* reply) {
-  return Serve<Unary>(gate_, *context, Call::kCollectGarbage,
-                      [&](const Caller&) -> StatusOr<Unary*> {
-                        return AskState(shell_, event::GarbageAsked{.ask = *request}, reply);
-                      });
+  return Serve<Unary>(
+      gate_, *context, Call::kCollectGarbage, [&](const Caller& caller) -> StatusOr<Unary*> {
+        return AskState(gate_, shell_, *context, caller, event::GarbageAsked{.ask = *request},
+                        reply, {request->dry_run() ? "" : "gc", ""});
+      });
 }
 
 Unary* ControlServiceImpl::TraceRun(Context* context, const v1::TraceRequest* request,
@@ -199,8 +272,11 @@ Unary* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest*
   return Serve<Unary>(gate_, *context, Call::kListRuns, [&](const Caller& caller) {
     // If not all runs fit into a message, the oldest are left out.
     size_t bytes = 0;
-    for (v1::RunStatus& run : shell_->Read([&](const Views& views) { return views.Runs(); })) {
-      if (!CheckOwner(caller, run).ok()) continue;
+    std::optional<std::string_view> owner;
+    if (!MayAll(caller)) owner = caller.member->name;
+    for (v1::RunStatus& run : shell_->Read(
+             [&](const Views& views) { return views.Runs(/*ended_since_unix_ms=*/0, owner); })) {
+      if (!IsOwn(caller, run)) continue;
       bytes += run.ByteSizeLong() + 16;
       if (bytes > kMaxMessageBytes) break;
       *reply->add_runs() = std::move(run);
@@ -212,7 +288,8 @@ Unary* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest*
 Unary* ControlServiceImpl::GetRun(Context* context, const v1::RunRequest* request,
                                   v1::RunStatus* reply) {
   return Serve<Unary>(gate_, *context, Call::kGetRun, [&](const Caller& caller) -> Status {
-    LH_ASSIGN_OR_RETURN(*reply, gate_->StatusOfOwnRun(caller, request->run()));
+    LH_ASSIGN_OR_RETURN(*reply,
+                        gate_->StatusOfOwnRun(caller, *context, Call::kGetRun, request->run()));
     return absl::OkStatus();
   });
 }

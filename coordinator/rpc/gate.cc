@@ -2,34 +2,78 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "base/hash.h"
+#include "proto/rpc/auth.h"
 
 namespace longhaul::coordinator {
-StatusOr<Caller> Gate::Admit(const grpc::ServerContextBase& context, Call call) {
-  LH_ASSIGN_OR_RETURN(Caller caller, port_->Identify(context));
-  LH_RETURN_IF_ERROR(StillMember(caller));
-  port_->LetIn(context, caller);
-  LH_RETURN_IF_ERROR(CheckRole(caller, call));
-  return caller;
+
+namespace {
+
+v1::AuditEntry EntryOf(const Caller* caller, const grpc::ServerContextBase& context,
+                       std::string_view action, std::string_view object, const Status& outcome) {
+  v1::AuditEntry entry;
+  if (caller != nullptr && caller->member) {
+    entry.set_member(caller->member->name);
+    entry.set_role(std::string(ToString(caller->member->role)));
+  }
+  entry.set_address(PeerHost(context));
+  entry.set_action(std::string(action));
+  entry.set_object(std::string(object));
+  entry.set_outcome(outcome.ok() ? "ok" : std::string(Message(outcome)));
+  return entry;
+}
+
+}  // namespace
+
+StatusOr<Caller> Gate::Admit(grpc::ServerContextBase& context, Call call) {
+  const std::string_view name = RightOf(call).name;
+  StatusOr<Caller> caller = port_->Identify(context);
+  if (!caller.ok()) {
+    NoteRefusal(context, nullptr, name, "", caller.status());
+    return caller;
+  }
+  if (!signer_.empty()) context.AddInitialMetadata(kSignerKey, signer_);
+  // A stranger with a revoked certificate stays one.
+  Status status = StillMember(*caller);
+  const bool limited =
+      !MayAll(*caller) && shell_ != nullptr;  // tests of the gate alone have no shell
+  const size_t connections = limited ? shell_->limits().connections : 0;
+  if (status.ok()) status = port_->MayConnect(context, *caller, connections);
+  if (status.ok()) {
+    if (before_let_in_) before_let_in_();
+    port_->LetIn(context, *caller);
+    // Again, now that a revocation cuts this connection. One that came before may have missed it.
+    status = StillMember(*caller);
+    if (!status.ok()) port_->Cut(caller->member->name);
+  }
+  if (status.ok()) status = CheckRole(*caller, call);
+  if (status.ok()) return caller;
+  NoteRefusal(context, &*caller, name, "", status);
+  return status;
 }
 
 Status Gate::StillMember(const Caller& caller) const {
   return caller.member ? members_->Check(*caller.member, caller.key_sha256) : absl::OkStatus();
 }
 
-StatusOr<v1::RunStatus> Gate::StatusOfOwnRun(const Caller& caller, const std::string& run) const {
-  LH_ASSIGN_OR_RETURN(v1::RunStatus status,
-                      shell_->Read([&](const Views& views) { return views.RunOf(run); }));
-  LH_RETURN_IF_ERROR(CheckOwner(caller, status));
+StatusOr<v1::RunStatus> Gate::StatusOfOwnRun(const Caller& caller,
+                                             const grpc::ServerContextBase& context, Call call,
+                                             const std::string& run) const {
+  StatusOr<v1::RunStatus> status = shell_->Read([&](const Views& views) {
+    if (!caller.member) return views.RunOf(run);
+    StatusOr<v1::RunStatus> own = views.RunOf(run, caller.member->name);
+    return own.ok() || !MayAll(caller) ? own : views.RunOf(run);
+  });
+  if (!status.ok()) NoteRefusal(context, &caller, RightOf(call).name, run, status.status());
   return status;
 }
 
-StatusOr<std::string> Gate::OwnRun(const Caller& caller, const std::string& run) const {
+StatusOr<std::string> Gate::OwnRun(const Caller& caller, const grpc::ServerContextBase& context,
+                                   Call call, const std::string& run) const {
+  const StatusOr<v1::RunStatus> status = StatusOfOwnRun(caller, context, call, run);
+  if (status.ok()) return status->run_id();
   if (MayAll(caller)) return run;
-  LH_ASSIGN_OR_RETURN(const v1::RunStatus status, StatusOfOwnRun(caller, run));
-  return status.run_id();
+  return status.status();
 }
 
 StatusOr<MayBe> Gate::MayFetch(const Caller& caller, const std::string& sha256) const {
@@ -40,10 +84,7 @@ StatusOr<MayBe> Gate::MayFetch(const Caller& caller, const std::string& sha256) 
       return worker ? views.NamedForWorker(WorkerId(caller.member->worker_id), sha256)
                     : views.NamedForOwner(caller.member->name, sha256);
     });
-    const bool listed = std::ranges::any_of(naming.lists, [&](const std::string& list) {
-      const auto names = lists_->NamedBy(list);
-      return names.ok() && (*names)->contains(sha256);
-    });
+    const bool listed = !naming.named && lists_->NamesBlob(naming.lists, sha256);
     const MayBe may{.blob = naming.named || listed, .copy = naming.copied};
     if (may.blob || may.copy) return may;
     if (!naming.connected) {
@@ -56,6 +97,16 @@ StatusOr<MayBe> Gate::MayFetch(const Caller& caller, const std::string& sha256) 
       worker ? fmt::format("no run in which the worker {} has a cell names this blob",
                            caller.member->name)
              : fmt::format("no run of {} names this blob", caller.member->name));
+}
+
+void Gate::Note(const Caller& caller, const grpc::ServerContextBase& context,
+                std::string_view action, std::string_view object, const Status& outcome) const {
+  audit_->Record(EntryOf(&caller, context, action, object, outcome));
+}
+
+void Gate::NoteRefusal(const grpc::ServerContextBase& context, const Caller* caller,
+                       std::string_view action, std::string_view object, const Status& why) const {
+  audit_->RecordRefusal(EntryOf(caller, context, action, object, why));
 }
 
 }  // namespace longhaul::coordinator

@@ -80,6 +80,8 @@ Status AdmitReport(v1::WorkerMessage* message) {
   // Before anything else reads it: the limits bound what one worker can make the coordinator keep.
   const size_t limit = message->has_trace() ? kMaxTraceBytes : kMaxReportBytes;
   LH_RETURN_IF_ERROR(AtMost(limit, "bytes in a worker's message", message->ByteSizeLong()));
+  // Fields that nobody knows would be kept with the others.
+  message->DiscardUnknownFields();
   LH_RETURN_IF_ERROR(AtMost(kMaxTraceSteps, "steps in a trace", message->trace().steps_size()));
   if (message->has_log()) {
     Tidy(message->mutable_log()->mutable_text(), kMaxLineBytes);

@@ -26,6 +26,9 @@ inline constexpr size_t kMaxLineBytes = 4 << 10;
 // after the coordinator was away: the worker then sends the messages that it kept meanwhile.
 inline constexpr double kReportsPerSecond = 1'000;
 inline constexpr double kReportBurst = 2'000;
+// The same in bytes: a step's report has some hundred of them for each link.
+inline constexpr double kReportBytesPerSecond = 1 << 20;
+inline constexpr double kReportByteBurst = 8 << 20;
 
 inline constexpr size_t kMaxRunFileBytes = 1 << 20;
 inline constexpr size_t kMaxNameBytes = 4 << 10;  // names of files and runs in requests
@@ -36,8 +39,6 @@ inline constexpr int kMaxBlobsAsked = 10'000;
 // Limits of a user's assumptions about the network.
 inline constexpr uint64_t kMaxAssumedBitsPerSecond = 1'000'000'000'000'000;
 inline constexpr double kMaxAssumedDelaySeconds = 3600;
-// Maximum number of streams, of all callers, that follow runs, events or logs.
-inline constexpr size_t kMaxFollowers = 256;
 
 // Checks a hello. Also makes those texts printable that are shown but not compared, such as
 // versions, hosts and names of devices.

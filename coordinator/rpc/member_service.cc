@@ -1,6 +1,9 @@
 #include "coordinator/rpc/member_service.h"
 
+#include <fmt/core.h>
+
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "base/log.h"
@@ -20,7 +23,7 @@ Status NoMembers() {
 
 }  // namespace
 
-Status MemberServiceImpl::TakeIn(const v1::JoinRequest& request, v1::JoinReply* reply) {
+StatusOr<Member> MemberServiceImpl::TakeIn(const v1::JoinRequest& request, v1::JoinReply* reply) {
   if (members_ == nullptr) return NoMembers();
   LH_ASSIGN_OR_RETURN(const Role role, ParseRole(request.role()));
   LH_ASSIGN_OR_RETURN(std::string key, RequestedKey(request.request_pem()));
@@ -32,17 +35,22 @@ Status MemberServiceImpl::TakeIn(const v1::JoinRequest& request, v1::JoinReply* 
   LH_ASSIGN_OR_RETURN(const Member member,
                       members_->Join(request.secret(), wish, now, now + lifetime_));
   LH_ASSIGN_OR_RETURN(*reply->mutable_certificate_pem(),
-                      authority_->Sign(request.request_pem(), member, now, lifetime_));
+                      authorities_->present.Sign(request.request_pem(), member, now, lifetime_));
+  reply->set_authority_pem(authorities_->Trusted(now));
   LogInfo("{} {} has joined", ToString(member.role), member.name);
-  return absl::OkStatus();
+  return member;
 }
 
 Unary* MemberServiceImpl::Join(Context* context, const v1::JoinRequest* request,
                                v1::JoinReply* reply) {
-  const Status status = TakeIn(*request, reply);
+  const StatusOr<Member> member = TakeIn(*request, reply);
+  if (member.ok()) {
+    gate_->Note(Caller{.member = *member}, *context, "join", member->worker_id, absl::OkStatus());
+    return FinishNow<Unary>(absl::OkStatus());
+  }
+  gate_->NoteRefusal(*context, nullptr, "join", request->name(), member.status());
   // Late, so that nobody tries secrets as fast as the network carries them.
-  if (!status.ok()) return RefuseCaller<Unary>(*context, status);
-  return FinishNow<Unary>(status);
+  return RefuseCaller<Unary>(*context, member.status());
 }
 
 Status MemberServiceImpl::RenewFor(const Caller& caller, const std::string& request_pem,
@@ -57,7 +65,8 @@ Status MemberServiceImpl::RenewFor(const Caller& caller, const std::string& requ
   }
   const absl::Time now = absl::Now();
   LH_ASSIGN_OR_RETURN(*reply->mutable_certificate_pem(),
-                      authority_->Sign(request_pem, *caller.member, now, lifetime_));
+                      authorities_->present.Sign(request_pem, *caller.member, now, lifetime_));
+  reply->set_authority_pem(authorities_->Trusted(now));
   return members_->Renew(caller.member->name, now + lifetime_);
 }
 
@@ -71,25 +80,27 @@ Unary* MemberServiceImpl::Renew(Context* context, const v1::RenewRequest* reques
 StatusOr<JoinToken> MemberServiceImpl::MakeToken(const v1::CreateTokenRequest& request) {
   if (members_ == nullptr) return NoMembers();
   LH_ASSIGN_OR_RETURN(const Role role, ParseRole(request.role()));
-  const absl::Duration life = absl::Seconds(request.seconds());
-  if (life <= absl::ZeroDuration() || life > kLongestTokenLife) {
-    return absl::InvalidArgumentError("expected a time of 1 s to a year for a join token");
-  }
+  const absl::Duration life =
+      request.seconds() == 0 ? kDefaultTokenLife : absl::Seconds(request.seconds());
   if (request.uses() == 0 || request.uses() > kMostTokenUses) {
     return InvalidArgument("expected 1 to {} uses of a join token", kMostTokenUses);
   }
-  JoinToken token = NewJoinToken(role, authority_->fingerprint());
   const absl::Time now = absl::Now();
+  JoinToken token = NewJoinToken(role, authorities_->Shown(now).fingerprint());
   LH_RETURN_IF_ERROR(members_->AddToken(token, request.uses(), now + life, now));
   return token;
 }
 
 Unary* MemberServiceImpl::CreateToken(Context* context, const v1::CreateTokenRequest* request,
                                       v1::CreateTokenReply* reply) {
-  return Serve<Unary>(gate_, *context, Call::kCreateToken, [&](const Caller&) -> Status {
-    LH_ASSIGN_OR_RETURN(const JoinToken token, MakeToken(*request));
-    reply->set_token(ToString(token));
-    return absl::OkStatus();
+  return Serve<Unary>(gate_, *context, Call::kCreateToken, [&](const Caller& caller) -> Status {
+    const StatusOr<JoinToken> token = MakeToken(*request);
+    gate_->Note(
+        caller, *context, "token create",
+        fmt::format("role {}, {} uses, {} s", request->role(), request->uses(), request->seconds()),
+        token.status());
+    if (token.ok()) reply->set_token(ToString(*token));
+    return token.status();
   });
 }
 
@@ -106,9 +117,21 @@ Unary* MemberServiceImpl::RevokeMember(Context* context, const v1::RevokeMemberR
                                        v1::RevokeMemberReply*) {
   return Serve<Unary>(gate_, *context, Call::kRevokeMember, [&](const Caller& caller) -> Status {
     if (members_ == nullptr) return NoMembers();
-    LH_RETURN_IF_ERROR(members_->Revoke(request->name(), absl::Now()));
+    const Status revoked = members_->Revoke(request->name(), absl::Now());
+    gate_->Note(caller, *context, "revoke", request->name(), revoked);
+    LH_RETURN_IF_ERROR(revoked);
     LogInfo("{} was revoked by {}", request->name(), caller.member->name);
+    // After the revocation is stored, as Gate::Admit needs.
     gate_->Cut(request->name());
+    return absl::OkStatus();
+  });
+}
+
+Unary* MemberServiceImpl::ListAudit(Context* context, const v1::ListAuditRequest* request,
+                                    v1::ListAuditReply* reply) {
+  return Serve<Unary>(gate_, *context, Call::kListAudit, [&](const Caller&) -> Status {
+    LH_ASSIGN_OR_RETURN(std::vector<v1::AuditEntry> entries, audit_->List(*request));
+    for (v1::AuditEntry& entry : entries) *reply->add_entries() = std::move(entry);
     return absl::OkStatus();
   });
 }

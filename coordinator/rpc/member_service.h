@@ -1,26 +1,30 @@
 // MemberService: members (users, admins and workers with a certificate) join, renew certificates,
-// are listed and are revoked. Without TLS there are no members, and every call returns
-// kFailedPrecondition with this reason.
+// are listed and are revoked, and admins read the audit log. Without TLS there are no members, and
+// every call returns kFailedPrecondition with this reason.
 #pragma once
 
 #include "absl/time/time.h"
 #include "coordinator/rpc/gate.h"
+#include "coordinator/store/audit.h"
 #include "coordinator/store/members.h"
 #include "longhaul/v1/member.grpc.pb.h"
-#include "proto/identity/authority.h"
+#include "proto/identity/rotation.h"
 
 namespace longhaul::coordinator {
 
-inline constexpr absl::Duration kLongestTokenLife = absl::Hours(24 * 365);
 inline constexpr uint32_t kMostTokenUses = 1'000'000;
 
 class MemberServiceImpl : public v1::MemberService::CallbackService {
  public:
-  // All pointers must outlive the server. `authority` and `members` are null without TLS.
+  // All pointers must outlive the server. `authorities` and `members` are null without TLS.
   // `lifetime`: how long a new certificate is valid.
-  MemberServiceImpl(Gate* gate, const Authority* authority, Members* members,
+  MemberServiceImpl(Gate* gate, const Authorities* authorities, Members* members, Audit* audit,
                     absl::Duration lifetime)
-      : gate_(gate), authority_(authority), members_(members), lifetime_(lifetime) {}
+      : gate_(gate),
+        authorities_(authorities),
+        members_(members),
+        audit_(audit),
+        lifetime_(lifetime) {}
 
   using Context = grpc::CallbackServerContext;
   grpc::ServerUnaryReactor* Join(Context* context, const v1::JoinRequest* request,
@@ -33,15 +37,18 @@ class MemberServiceImpl : public v1::MemberService::CallbackService {
                                         v1::ListMembersReply* reply) override;
   grpc::ServerUnaryReactor* RevokeMember(Context* context, const v1::RevokeMemberRequest* request,
                                          v1::RevokeMemberReply* reply) override;
+  grpc::ServerUnaryReactor* ListAudit(Context* context, const v1::ListAuditRequest* request,
+                                      v1::ListAuditReply* reply) override;
 
  private:
-  Status TakeIn(const v1::JoinRequest& request, v1::JoinReply* reply);
+  StatusOr<Member> TakeIn(const v1::JoinRequest& request, v1::JoinReply* reply);
   Status RenewFor(const Caller& caller, const std::string& request_pem, v1::JoinReply* reply);
   StatusOr<JoinToken> MakeToken(const v1::CreateTokenRequest& request);
 
   Gate* const gate_;
-  const Authority* const authority_;
+  const Authorities* const authorities_;
   Members* const members_;
+  Audit* const audit_;
   const absl::Duration lifetime_;
 };
 

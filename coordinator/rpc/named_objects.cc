@@ -1,6 +1,5 @@
 #include "coordinator/rpc/named_objects.h"
 
-#include <memory>
 #include <string>
 
 namespace longhaul::coordinator {
@@ -11,9 +10,8 @@ Status NamedObjects::Check(const WorkersRun& run, const remote::Address& object,
     const std::string name = remote::ToString(object);
     for (const std::string& list : {run.spec.weights.sha256, run.spec.data.list_sha256}) {
       if (list.empty()) continue;
-      LH_ASSIGN_OR_RETURN(const std::shared_ptr<const BlobLists::Names> names,
-                          lists_->ObjectsNamedBy(list));
-      if (names->contains(name)) return absl::OkStatus();
+      LH_ASSIGN_OR_RETURN(const bool named, lists_->NamesObject(list, name));
+      if (named) return absl::OkStatus();
     }
   }
   return PermissionDenied("run {} does not name {} for its workers to {}", run.id.value(),

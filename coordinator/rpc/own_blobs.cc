@@ -1,10 +1,12 @@
 #include "coordinator/rpc/own_blobs.h"
 
+#include <algorithm>
 #include <iterator>
 #include <memory>
 #include <utility>
-#include <vector>
 
+#include "base/log.h"
+#include "base/units.h"
 #include "coordinator/rpc/rights.h"
 #include "coordinator/store/garbage.h"
 
@@ -57,22 +59,68 @@ OwnBlobs::Test OwnBlobs::Of(const Caller& caller) const {
   // Shared: the test is copied, and what runs name may be much.
   const auto named = std::make_shared<const OwnNames>(
       shell_->Read([&](const Views& views) { return views.NamesOfOwner(member); }));
-  std::vector<std::shared_ptr<const BlobLists::Names>> listed;
-  for (const std::string& list : named->lists) {
-    // A list that is gone, or none, names nothing.
-    if (auto names = lists_->NamedBy(list); names.ok()) listed.push_back(*std::move(names));
-  }
-  return [this, member, named, listed = std::move(listed)](const std::string& sha256) {
-    if (recent_.Has(member, sha256, Now()) || named->blobs.contains(sha256)) return true;
-    for (const auto& names : listed) {
-      if (names->contains(sha256)) return true;
-    }
-    return false;
+  return [this, member, named,
+          listed = lists_->NamedByAny(named->lists)](const std::string& sha256) {
+    return recent_.Has(member, sha256, Now()) || named->blobs.contains(sha256) || listed(sha256);
   };
 }
 
-void OwnBlobs::Uploaded(const Caller& caller, const std::string& sha256) {
-  if (!MayAll(caller)) recent_.Add(caller.member->name, sha256, Now());
+Status OwnBlobs::MayName(const Caller& caller, const RunSpec& spec) const {
+  if (MayAll(caller)) return absl::OkStatus();
+  const std::string& member = caller.member->name;
+  std::set<std::string> lists =
+      shell_->Read([&](const Views& views) { return views.NamesOfOwner(member); }).all_lists;
+  const size_t had = lists.size();
+  for (const std::string& list : {spec.weights.sha256, spec.data.list_sha256}) {
+    if (!list.empty()) lists.insert(list);
+  }
+  if (lists.size() == had || lists.size() <= limits_.lists) return absl::OkStatus();
+  return ResourceExhausted(
+      "the runs of {} name {} different lists of data sets and weights, and a member may have {}; "
+      "remove runs that nobody needs: longhaul rm RUN",
+      member, had, limits_.lists);
+}
+
+uint64_t OwnBlobs::BytesAllowed() const {
+  return limits_.blob_bytes > 0 ? limits_.blob_bytes : room_->capacity() / kDiskPartsOfMember;
+}
+
+StatusOr<std::shared_ptr<const void>> OwnBlobs::Promise(const Caller& caller,
+                                                        const std::string& sha256, uint64_t bytes) {
+  if (MayAll(caller)) return nullptr;
+  const std::string member = caller.member->name;
+  LH_ASSIGN_OR_RETURN(const bool counted, index_->HasSent(member, sha256));
+  if (counted) return nullptr;
+  const uint64_t counts = std::max(bytes, kLeastBlobBytes), allowed = BytesAllowed();
+  const std::lock_guard lock(promised_->mutex);
+  // Under the lock: an upload is a promise until the index has it.
+  LH_ASSIGN_OR_RETURN(const uint64_t sent, index_->BytesOf(member));
+  uint64_t& promised = promised_->of[member];
+  const uint64_t has = sent + promised;
+  if (allowed > 0 && (counts > allowed || has > allowed - counts)) {
+    if (promised == 0) promised_->of.erase(member);
+    return ResourceExhausted(
+        "blob {}: {} has sent {} that are kept here, this one has {}, and a member may have {} "
+        "(--user-bytes of the coordinator). Remove runs that nobody needs (`longhaul rm RUN`), and "
+        "have an admin delete what no run names (`longhaul gc`)",
+        sha256, member, FormatBytes(has), FormatBytes(bytes), FormatBytes(allowed));
+  }
+  promised += counts;
+  return std::shared_ptr<const void>(nullptr, [all = promised_, member, counts](const void*) {
+    const std::lock_guard release(all->mutex);
+    const auto own = all->of.find(member);
+    if (own == all->of.end()) return;
+    own->second -= counts;
+    if (own->second == 0) all->of.erase(own);
+  });
+}
+
+void OwnBlobs::Uploaded(const Caller& caller, const std::string& sha256, uint64_t bytes) {
+  if (MayAll(caller)) return;
+  recent_.Add(caller.member->name, sha256, Now());
+  const Status noted =
+      index_->NoteSent(caller.member->name, sha256, std::max(bytes, kLeastBlobBytes));
+  if (!noted.ok()) LogWarning("the index of blobs: {}", Message(noted));
 }
 
 void OwnBlobs::Claimed(const Caller& caller, const std::string& sha256) {

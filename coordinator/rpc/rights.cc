@@ -39,13 +39,14 @@ constexpr std::array kRights = {
     Right{Call::kFollow, "Follow", false, false, true, Owned::kNothing},
     Right{Call::kFetchCopy, "FetchCopy", false, false, true, Owned::kNothing},
     Right{Call::kFence, "Fence", false, false, true, Owned::kNothing},
+    Right{Call::kListAudit, "ListAudit", false, false, true, Owned::kNothing},
 };
 
 constexpr bool InOrder() {
   for (size_t i = 0; i < kRights.size(); ++i) {
     if (static_cast<size_t>(kRights[i].call) != i) return false;
   }
-  return kRights.size() == static_cast<size_t>(Call::kFence) + 1;
+  return kRights.size() == static_cast<size_t>(Call::kListAudit) + 1;
 }
 static_assert(InOrder(), "every call has one row, at the place of its number");
 
@@ -75,10 +76,8 @@ bool MayAll(const Caller& caller) {
   return !caller.member || caller.member->role == Role::kAdmin;
 }
 
-Status CheckOwner(const Caller& caller, const v1::RunStatus& run) {
-  if (MayAll(caller) || run.owner() == caller.member->name) return absl::OkStatus();
-  return PermissionDenied("run {} is not of {}, but of {}", run.run_id(), caller.member->name,
-                          run.owner().empty() ? std::string("nobody but the admins") : run.owner());
+bool IsOwn(const Caller& caller, const v1::RunStatus& run) {
+  return MayAll(caller) || run.owner() == caller.member->name;
 }
 
 }  // namespace longhaul::coordinator

@@ -44,10 +44,11 @@ enum class Call : uint8_t {
   kFollow,
   kFetchCopy,
   kFence,
+  kListAudit,
 };
 
 // What a call is about. It must belong to the caller, unless the caller is an admin. CheckRole does
-// not check this; the handler of the call must (CheckOwner, and gate.h).
+// not check this; the handler of the call must (IsOwn, and gate.h).
 enum class Owned : uint8_t {
   kNothing,
   kRun,     // the caller submitted it
@@ -70,8 +71,7 @@ const Right& RightOf(Call call);
 Status CheckRole(const Caller& caller, Call call);
 // True if all runs count as the caller's own: for admins, and for all callers without encryption.
 bool MayAll(const Caller& caller);
-// Checks that a run counts as the caller's own. kPermissionDenied: it belongs to another user, or
-// to nobody.
-Status CheckOwner(const Caller& caller, const v1::RunStatus& run);
+// Returns whether a run counts as the caller's own.
+bool IsOwn(const Caller& caller, const v1::RunStatus& run);
 
 }  // namespace longhaul::coordinator

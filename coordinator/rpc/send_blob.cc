@@ -15,7 +15,8 @@ namespace {
 // Sends a blob from an offset on, a chunk at a time; at least one, which says how long the blob is.
 class BlobWriter : public grpc::ServerWriteReactor<v1::BlobChunk> {
  public:
-  BlobWriter(BlobReader reader, uint64_t offset) : reader_(std::move(reader)), offset_(offset) {
+  BlobWriter(Place place, BlobReader reader, uint64_t offset)
+      : place_(std::move(place)), reader_(std::move(reader)), offset_(offset) {
     WriteNext();
   }
   void OnCancel() override { cancelled_ = true; }
@@ -43,6 +44,7 @@ class BlobWriter : public grpc::ServerWriteReactor<v1::BlobChunk> {
     StartWrite(&chunk_);
   }
 
+  const Place place_;
   const BlobReader reader_;
   uint64_t offset_;
   v1::BlobChunk chunk_;
@@ -52,7 +54,8 @@ class BlobWriter : public grpc::ServerWriteReactor<v1::BlobChunk> {
 }  // namespace
 
 grpc::ServerWriteReactor<v1::BlobChunk>* SendBlob(const BlobStore* blobs, const BlobStore* copies,
-                                                  const v1::FetchBlobRequest& request) {
+                                                  const v1::FetchBlobRequest& request,
+                                                  Place place) {
   using Reactor = grpc::ServerWriteReactor<v1::BlobChunk>;
   StatusOr<BlobReader> reader = (blobs != nullptr ? blobs : copies)->OpenBlob(request.sha256());
   if (blobs != nullptr && copies != nullptr && absl::IsNotFound(reader.status())) {
@@ -65,7 +68,7 @@ grpc::ServerWriteReactor<v1::BlobChunk>* SendBlob(const BlobStore* blobs, const 
                     "begin at 0",
                     request.sha256(), reader->size(), request.offset())));
   }
-  return new BlobWriter(*std::move(reader), request.offset());
+  return new BlobWriter(std::move(place), *std::move(reader), request.offset());
 }
 
 }  // namespace longhaul::coordinator

@@ -19,14 +19,20 @@ namespace longhaul::coordinator {
 // at once, or a StatusOr<Reactor*>: the reactor that goes on with the call, or the error that ends
 // the call.
 template <class Reactor, class Body>
-Reactor* Serve(Gate* gate, const grpc::ServerContextBase& context, Call call, const Body& body) {
+Reactor* Serve(Gate* gate, grpc::ServerContextBase& context, Call call, const Body& body) {
   const StatusOr<Caller> caller = gate->Admit(context, call);
   if (!caller.ok()) return RefuseCaller<Reactor>(context, caller.status());
+  const auto end = [&](const Status& status) {
+    if (absl::IsPermissionDenied(status)) {
+      gate->NoteRefusal(context, &*caller, RightOf(call).name, "", status);
+    }
+    return FinishNow<Reactor>(status);
+  };
   auto result = body(*caller);
   if constexpr (std::is_same_v<decltype(result), Status>) {
-    return FinishNow<Reactor>(result);
+    return end(result);
   } else {
-    return result.ok() ? *result : FinishNow<Reactor>(result.status());
+    return result.ok() ? *result : end(result.status());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -25,11 +26,15 @@
 #include "coordinator/rpc/shell_source.h"
 #include "coordinator/rpc/sign_object.h"
 #include "coordinator/rpc/standby_service.h"
+#include "coordinator/rpc/token_files.h"
 #include "coordinator/rpc/worker_service.h"
 #include "coordinator/standby/fencer.h"
 #include "coordinator/standby/leadership.h"
+#include "coordinator/store/audit.h"
+#include "coordinator/store/blob_index.h"
 #include "coordinator/store/blob_lists.h"
 #include "coordinator/store/blob_store.h"
+#include "coordinator/store/disk_room.h"
 #include "coordinator/store/members.h"
 #include "coordinator/store/prepare_data.h"
 #include "coordinator/store/state_dir_lock.h"
@@ -44,11 +49,14 @@ namespace longhaul::coordinator {
 // In the order of construction; destroyed the other way round.
 struct CoordinatorServer::Impl {
   std::optional<StateDirLock> lock;
+  std::unique_ptr<DiskRoom> room;
   std::unique_ptr<Store> store;
   std::unique_ptr<BlobStore> blobs;   // of users' data
   std::unique_ptr<BlobStore> copies;  // of checkpoint shards
+  std::unique_ptr<BlobIndex> index;
   std::optional<BlobLists> lists;
-  std::optional<Authority> authority;  // both: with TLS
+  std::unique_ptr<Audit> audit;
+  std::optional<Authorities> authorities;  // both: with TLS
   std::unique_ptr<Members> members;
   std::optional<Leadership> leadership;
   std::unique_ptr<relay::Relay> relay;
@@ -71,6 +79,8 @@ struct CoordinatorServer::Impl {
   Status Lead(const ServerOptions& options);
   Status OpenStore(const ServerOptions& options);
   StatusOr<std::vector<std::string>> OpenMembers(const ServerOptions& options);
+  StatusOr<std::vector<std::string>> KeepUp(const ServerOptions& options);
+  void KeepUpLater(const ServerOptions& options);
   StatusOr<std::optional<RelayOffer>> OpenRelay(const ServerOptions& options);
   Status OpenState(const ServerOptions& options);
   Status Listen(const ServerOptions& options, const HostPort& wanted);
@@ -83,31 +93,21 @@ namespace {
 // How long the standby of before is asked whether it has taken over.
 constexpr absl::Duration kAskLimit = absl::Seconds(2);
 
-std::string TokenFile(const ServerOptions& options) {
-  return options.token_file.empty() ? options.state_dir + "/token" : options.token_file;
+std::vector<TokenFile> TokenFiles(const ServerOptions& options) {
+  std::vector<TokenFile> files = {
+      {.path = options.token_file.empty() ? options.state_dir + "/token" : options.token_file,
+       .role = Role::kAdmin,
+       .what = "the join token for admins"}};
+  if (!options.worker_token_file.empty()) {
+    files.push_back({.path = options.worker_token_file,
+                     .role = Role::kWorker,
+                     .what = "the join token for workers"});
+  }
+  return files;
 }
 
-// A file that is there is left as it is, and has to be a join token of this authority and role.
-Status CheckTokenFile(const std::string& path, const Authority& authority, Role role) {
-  LH_ASSIGN_OR_RETURN(const std::string text, LoadToken(path));
-  if (!IsJoinToken(text)) {
-    return FailedPrecondition(
-        "{} holds a token of the kind that is sent without encryption. Remove it, and it will hold "
-        "a join token instead; or say --insecure to go without TLS",
-        path);
-  }
-  const StatusOr<JoinToken> token = ParseJoinToken(text);
-  if (!token.ok()) return Annotate(token.status(), path);
-  if (token->fingerprint != authority.fingerprint()) {
-    return FailedPrecondition(
-        "{} holds a join token of another authority than this state directory's; remove it, and it "
-        "will hold one of this",
-        path);
-  }
-  if (token->role == role) return absl::OkStatus();
-  return FailedPrecondition("{} holds a join token for the role {}, not {}; name another file",
-                            path, ToString(token->role), ToString(role));
-}
+// How often members that ended are forgotten and token files are looked at.
+constexpr absl::Duration kUpkeepInterval = absl::Hours(1);
 
 }  // namespace
 
@@ -116,7 +116,10 @@ Status CoordinatorServer::Impl::OpenStore(const ServerOptions& options) {
     return absl::InvalidArgumentError("the state directory has no name");
   }
   LH_ASSIGN_OR_RETURN(lock, StateDirLock::Acquire(options.state_dir));
+  // Before anything is written: on a full disk the reserve makes room for a start.
+  room = DiskRoom::Open(options.state_dir, options.disk);
   LH_ASSIGN_OR_RETURN(store, Store::Open(options.state_dir));
+  LH_ASSIGN_OR_RETURN(audit, Audit::Open(options.state_dir, &store->journal()));
   return absl::OkStatus();
 }
 
@@ -124,30 +127,49 @@ Status CoordinatorServer::Impl::OpenStore(const ServerOptions& options) {
 StatusOr<std::vector<std::string>> CoordinatorServer::Impl::OpenMembers(
     const ServerOptions& options) {
   std::vector<std::string> made;
-  const absl::Time now = absl::Now();
   bool new_authority = false;
-  LH_ASSIGN_OR_RETURN(authority, LoadOrMakeAuthority(options.state_dir, now, &new_authority));
+  LH_ASSIGN_OR_RETURN(authorities,
+                      LoadOrMakeAuthorities(options.state_dir, absl::Now(), &new_authority));
   LH_ASSIGN_OR_RETURN(members, Members::Open(options.state_dir, &store->journal()));
   if (new_authority) {
     made.push_back(fmt::format("made the certificate authority {}/authority.pem, fingerprint {}",
-                               options.state_dir, authority->fingerprint()));
+                               options.state_dir, authorities->present.fingerprint()));
   }
-  const auto provide = [&](const std::string& path, Role role, std::string_view what) -> Status {
-    if (std::error_code error; std::filesystem::exists(path, error)) {
-      return CheckTokenFile(path, *authority, role);
-    }
-    const JoinToken token = NewJoinToken(role, authority->fingerprint());
-    LH_RETURN_IF_ERROR(members->AddToken(token, kAnyNumber, absl::InfiniteFuture(), now));
-    LH_RETURN_IF_ERROR(Annotate(WriteFileAtomic(path, ToString(token) + "\n", 0600), what));
-    made.push_back(fmt::format("made {} {}", what, path));
-    return absl::OkStatus();
-  };
-  LH_RETURN_IF_ERROR(provide(TokenFile(options), Role::kAdmin, "the join token for admins"));
-  if (!options.worker_token_file.empty()) {
-    LH_RETURN_IF_ERROR(
-        provide(options.worker_token_file, Role::kWorker, "the join token for workers"));
-  }
+  LH_ASSIGN_OR_RETURN(const std::vector<std::string> kept, KeepUp(options));
+  made.insert(made.end(), kept.begin(), kept.end());
   return made;
+}
+
+// Forgets members, and renews join tokens in files. Returns a sentence for each thing done.
+StatusOr<std::vector<std::string>> CoordinatorServer::Impl::KeepUp(const ServerOptions& options) {
+  const absl::Time now = absl::Now();
+  std::vector<std::string> done;
+  LH_ASSIGN_OR_RETURN(const size_t forgotten, members->Forget(now - options.members_kept));
+  if (forgotten > 0) {
+    done.push_back(fmt::format("{} members that ended more than {} ago are listed no longer",
+                               forgotten, absl::FormatDuration(options.members_kept)));
+  }
+  for (const TokenFile& file : TokenFiles(options)) {
+    LH_ASSIGN_OR_RETURN(const std::optional<std::string> provided,
+                        ProvideToken(file, *authorities, members.get(), now));
+    if (provided) done.push_back(*provided);
+  }
+  return done;
+}
+
+void CoordinatorServer::Impl::KeepUpLater(const ServerOptions& options) {
+  absl::Duration wait = kUpkeepInterval;
+  const absl::Time now = absl::Now();
+  // Join tokens change with the authority that the port shows.
+  if (authorities->IsRotating(now)) wait = std::min(wait, authorities->old_until - now);
+  shell->CallAfter(wait, [this, options] {
+    const StatusOr<std::vector<std::string>> done = KeepUp(options);
+    if (!done.ok()) LogWarning("{}", Message(done.status()));
+    if (done.ok()) {
+      for (const std::string& sentence : *done) LogInfo("{}", sentence);
+    }
+    KeepUpLater(options);
+  });
 }
 
 // Once the authority is there.
@@ -155,10 +177,18 @@ Status CoordinatorServer::Impl::Lead(const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(const LeadershipRecord was, ReadLeadership(options.state_dir));
   LH_ASSIGN_OR_RETURN(LeadershipRecord record, BeginToLead(was, options.claim, absl::Now()));
   if (!(record == was)) LH_RETURN_IF_ERROR(WriteLeadership(options.state_dir, record));
+  if (options.claim != Claim::kOwn) {
+    v1::AuditEntry entry;
+    entry.set_action(options.claim == Claim::kTakeover ? "takeover" : "force");
+    entry.set_object(record.predecessor);
+    entry.set_outcome(fmt::format("term {}", record.term));
+    audit->Record(std::move(entry));
+  }
   leadership.emplace(options.state_dir, record);
-  if (record.standby.empty() || !authority) return absl::OkStatus();
+  if (record.standby.empty() || !authorities) return absl::OkStatus();
   // It may have taken over while this one was away, and could not say so.
-  const StatusOr<uint64_t> other = AskTerm(record.standby, *authority, kAskLimit);
+  const StatusOr<uint64_t> other =
+      AskTerm(record.standby, authorities->Trusted(absl::Now()), kAskLimit);
   if (absl::IsFailedPrecondition(other.status())) return absl::OkStatus();
   if (other.ok()) {
     leadership->Yield(*other, record.standby);
@@ -178,12 +208,59 @@ StatusOr<std::vector<std::string>> InitState(const ServerOptions& options) {
   return state.OpenMembers(options);
 }
 
+StatusOr<std::vector<std::string>> RotateAuthority(const ServerOptions& options,
+                                                   absl::Time old_until) {
+  CoordinatorServer::Impl state;
+  LH_RETURN_IF_ERROR(state.OpenStore(options));
+  if (!std::filesystem::exists(options.state_dir + "/authority.pem")) {
+    return FailedPrecondition("{} has no authority to rotate: `init` makes one", options.state_dir);
+  }
+  LH_ASSIGN_OR_RETURN(const LeadershipRecord record, ReadLeadership(options.state_dir));
+  if (record.role != LeaderRole::kCoordinator) {
+    return FailedPrecondition(
+        "{} is not the state directory of the coordinator that serves; rotate there, and the "
+        "standby gets the new authority from it",
+        options.state_dir);
+  }
+  const absl::Time now = absl::Now();
+  bool made = false;
+  LH_ASSIGN_OR_RETURN(const Authorities before,
+                      LoadOrMakeAuthorities(options.state_dir, now, &made));
+  LH_ASSIGN_OR_RETURN(const Authorities after, Rotate(before, now, old_until));
+  // First what ends: whoever reads the new authority must not count certificates of the old one.
+  LH_ASSIGN_OR_RETURN(state.members, Members::Open(options.state_dir, &state.store->journal()));
+  LH_RETURN_IF_ERROR(state.members->EndAllBy(std::max(now, old_until)));
+  LH_RETURN_IF_ERROR(StoreAuthorities(options.state_dir, after));
+  for (const TokenFile& file : TokenFiles(options)) {
+    // Nobody takes a token of an authority that is forgotten for one of the new one.
+    const StatusOr<std::string> text = ReadFile(file.path, kMaxTokenBytes);
+    if (!after.old && text.ok() && IsJoinToken(*text)) std::filesystem::remove(file.path);
+    LH_RETURN_IF_ERROR(ProvideToken(file, after, state.members.get(), now).status());
+  }
+  v1::AuditEntry entry;
+  entry.set_action("rotate-authority");
+  entry.set_object(after.present.fingerprint());
+  entry.set_outcome("ok");
+  state.audit->Record(std::move(entry));
+  std::vector<std::string> said = {
+      fmt::format("made a new authority, fingerprint {}", after.present.fingerprint())};
+  said.push_back(
+      after.old
+          ? fmt::format("the one before counts until {}; members that connect until then learn the "
+                        "new one, others have to join again after that",
+                        absl::FormatTime(absl::RFC3339_sec, old_until, absl::UTCTimeZone()))
+          : "the one before counts no longer: all members have to join again, with new tokens");
+  said.push_back("start the coordinator; whoever joins later needs a token of then");
+  return said;
+}
+
 StatusOr<std::optional<RelayOffer>> CoordinatorServer::Impl::OpenRelay(
     const ServerOptions& options) {
   if (options.relay.empty()) return std::optional<RelayOffer>();
   RelayOffer offer{.relay = {.name = "coordinator"}};
   LH_ASSIGN_OR_RETURN(offer.secret, relay::LoadOrMakeSecret(options.state_dir + "/relay-secret"));
-  auto started = relay::Relay::Start({.listen = options.relay, .secret = offer.secret});
+  auto started =
+      relay::Relay::Start({.listen = options.relay, .secret = offer.secret, .scoped = true});
   if (!started.ok()) return Annotate(started.status(), "--relay");
   relay = *std::move(started);
   offer.address = options.relay_advertise;
@@ -202,13 +279,22 @@ Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
   LH_RETURN_IF_ERROR(Lead(options));
   LH_ASSIGN_OR_RETURN(blobs, BlobStore::Open(folder + "/blobs"));
   LH_ASSIGN_OR_RETURN(copies, BlobStore::Open(folder + "/shard-copies"));
+  LH_ASSIGN_OR_RETURN(index, BlobIndex::Open(folder));
+  blobs->WhenRemoved([known = index.get()](const std::string& sha256) {
+    const Status forgotten = known->Forget(sha256);
+    if (!forgotten.ok()) LogWarning("the index of blobs: {}", Message(forgotten));
+  });
   LH_ASSIGN_OR_RETURN(DataPreparer preparer, DataPreparer::Open(folder + "/prepared", blobs.get()));
   StateOptions state = options.state;
   state.reach_secret = RandomBytes(32);
   LH_ASSIGN_OR_RETURN(state.relay, OpenRelay(options));
   LH_ASSIGN_OR_RETURN(
       shell, Shell::Create(state, store.get(), blobs.get(), copies.get(), std::move(preparer),
-                           /*planner=*/{}, folder + "/hooks", options.objects));
+                           /*planner=*/{}, folder + "/hooks", options.objects,
+                           [this](std::vector<std::string> scopes) {
+                             if (relay != nullptr) relay->Serve(std::move(scopes));
+                           },
+                           {.room = room.get(), .index = index.get()}));
   return absl::OkStatus();
 }
 
@@ -216,19 +302,26 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
   grpc::ServerBuilder builder;
   ConfigureServer(&builder);
   PortSecurity security{.identity = std::nullopt, .token = options.token};
-  if (authority) {
-    LH_ASSIGN_OR_RETURN(security.identity, authority->MakeServerIdentity(absl::Now()));
+  std::string new_authority;
+  if (const absl::Time now = absl::Now(); authorities) {
+    LH_ASSIGN_OR_RETURN(security, SecurityOf(*authorities, now));
+    if (authorities->IsRotating(now)) {
+      new_authority = authorities->present.fingerprint();
+      LogInfo("the authority's key is rotated: the old one counts until {}",
+              absl::FormatTime(absl::RFC3339_sec, authorities->old_until, absl::UTCTimeZone()));
+    }
+    KeepUpLater(options);
   }
   port.emplace(security, &builder);
-  lists.emplace(blobs.get());
-  gate.emplace(&*port, members.get(), shell.get(), &*lists);
-  own_blobs.emplace(shell.get(), &*lists);
+  lists.emplace(blobs.get(), index.get());
+  gate.emplace(&*port, members.get(), shell.get(), &*lists, audit.get(), std::move(new_authority));
+  own_blobs.emplace(shell.get(), &*lists, index.get(), room.get(), options.state.limits);
   signer.emplace(shell.get(), &*lists, options.objects, options.signing);
   worker_service.emplace(&*gate, options.hello_timeout, &*leadership, shell.get(), blobs.get(),
                          copies.get(), &*signer);
   control_service.emplace(&*gate, options.state.version, shell.get(), blobs.get(), copies.get(),
                           &*own_blobs);
-  member_service.emplace(&*gate, authority ? &*authority : nullptr, members.get(),
+  member_service.emplace(&*gate, authorities ? &*authorities : nullptr, members.get(), audit.get(),
                          options.certificate_lifetime);
   standby_service.emplace(&*gate, Followed{.shell = shell.get(),
                                            .store = store.get(),
@@ -290,7 +383,7 @@ StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   LH_RETURN_IF_ERROR(Annotate(coordinator->impl_->OpenDashboard(options), "--http"));
   if (!options.insecure) {
     CoordinatorServer::Impl& impl = *coordinator->impl_;
-    impl.fencer.emplace(options.state_dir, impl.port->address(), *impl.authority,
+    impl.fencer.emplace(options.state_dir, impl.port->address(), *impl.authorities,
                         &*impl.leadership);
   }
   return coordinator;

@@ -13,6 +13,8 @@
 #include "coordinator/standby/leadership.h"
 #include "coordinator/standby/takeover.h"
 #include "coordinator/state/state.h"
+#include "coordinator/store/disk_room.h"
+#include "coordinator/store/members.h"
 #include "proto/identity/authority.h"
 
 namespace longhaul::coordinator {
@@ -27,6 +29,8 @@ struct ServerOptions {
   std::string token_file;
   std::string worker_token_file;                           // TLS: the same for workers; empty: none
   absl::Duration certificate_lifetime = kDefaultLifetime;  // members' certificates
+  // How long members are listed after their end; then only their names and keys are kept.
+  absl::Duration members_kept = kMembersKept;
   std::string http;             // host:port of the dashboard, on loopback; empty: none
   std::string reports;          // folder of sweep reports for the dashboard; empty: none
   std::string relay;            // host:port that relays links between workers; empty: no relay
@@ -38,6 +42,8 @@ struct ServerOptions {
   Claim claim = Claim::kOwn;  // right to the state directory; kTakeover and kForce begin a new term
   // Credentials with which objects are signed for workers (sign_object.h), and where services are.
   remote::Settings objects;
+  // How the disk of the state directory is looked at.
+  DiskRoom::Look disk = DiskRoom::LookAt;
   SigningLimits signing;
   StateOptions state;
 };
@@ -46,6 +52,13 @@ struct ServerOptions {
 // as they are missing. Returns a sentence for each thing made. kFailedPrecondition: a coordinator
 // uses the directory.
 StatusOr<std::vector<std::string>> InitState(const ServerOptions& options);
+
+// Makes a new authority in a state directory that no coordinator uses. The one before counts until
+// `old_until`, also for certificates and join tokens that it has made. Returns sentences for
+// people. kFailedPrecondition: a coordinator uses the directory, it has no authority, or a rotation
+// is under way.
+StatusOr<std::vector<std::string>> RotateAuthority(const ServerOptions& options,
+                                                   absl::Time old_until);
 
 // Thread-safe after Start.
 class CoordinatorServer {
@@ -72,6 +85,8 @@ class CoordinatorServer {
 
  private:
   friend StatusOr<std::vector<std::string>> InitState(const ServerOptions& options);
+  friend StatusOr<std::vector<std::string>> RotateAuthority(const ServerOptions& options,
+                                                            absl::Time old_until);
   struct Impl;
   explicit CoordinatorServer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

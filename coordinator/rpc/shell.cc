@@ -19,6 +19,10 @@ constexpr absl::Duration kShortestWait = absl::Milliseconds(5);
 constexpr size_t kDiskThreads = 4;
 // Maximum number of uploads that are synced at once.
 constexpr size_t kUploadThreads = 2;
+// Maximum number of submissions that are checked at once.
+constexpr size_t kSubmitThreads = 2;
+// How often the disk is looked at, and how long a write waits for room before it is tried again.
+constexpr absl::Duration kDiskCheck = absl::Seconds(1);
 
 RunId NewRunId(const std::string& name) {
   constexpr std::string_view kDigits = "abcdefghijkmnpqrstuvwxyz23456789";  // 32, no lookalikes
@@ -33,24 +37,30 @@ StatusOr<std::unique_ptr<Shell>> Shell::Create(const StateOptions& options, Stor
                                                const BlobStore* blobs, const BlobStore* copies,
                                                DataPreparer preparer, Planner planner,
                                                const std::string& hooks_folder,
-                                               const remote::Settings& objects) {
+                                               const remote::Settings& objects,
+                                               ServeScopes serve_scopes, ShellDisk disk) {
   LH_ASSIGN_OR_RETURN(StoredRuns runs, store->LoadRuns());
   for (const UnreadableRun& run : runs.unreadable) {
     LogError("run {} is set aside: {}", run.id.value(), run.problem);
   }
   LH_ASSIGN_OR_RETURN(const uint64_t next_event, store->NextEventSequence());
   auto state = std::make_unique<State>(options, std::move(runs), next_event, Now());
-  return std::unique_ptr<Shell>(new Shell(store, blobs, copies, std::move(preparer),
-                                          std::move(planner), hooks_folder, objects,
-                                          std::move(state)));
+  return std::unique_ptr<Shell>(
+      new Shell(store, blobs, copies, std::move(preparer), std::move(planner), hooks_folder,
+                objects, std::move(serve_scopes), disk, options.limits, std::move(state)));
 }
 
 Shell::Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, DataPreparer preparer,
              Planner planner, const std::string& hooks_folder, const remote::Settings& objects,
+             ServeScopes serve_scopes, ShellDisk disk, const MemberLimits& limits,
              std::unique_ptr<State> state)
     : store_(store),
       blobs_(blobs),
       copies_(copies),
+      serve_scopes_(std::move(serve_scopes)),
+      disk_(disk),
+      limits_(limits),
+      places_(limits),
       state_(std::move(state)),
       // Tick at once: the state may have to act on the runs that it found in the store.
       wake_at_(Now()),
@@ -58,10 +68,13 @@ Shell::Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, Data
               [this](Event event) { Post(std::move(event)); }),
       disk_threads_(kDiskThreads),
       upload_threads_(kUploadThreads),
+      submit_threads_(kSubmitThreads),
       planner_(std::move(planner), [this](Event event) { Post(std::move(event)); }),
       hooks_(hooks_folder, blobs, copies, [this](Event event) { Post(std::move(event)); }),
       folders_(objects, [this](Event event) { Post(std::move(event)); }),
-      thread_([this] { Loop(); }) {}
+      thread_([this] { Loop(); }) {
+  if (disk_.room != nullptr) WatchDisk();
+}
 
 Shell::~Shell() {
   Stop(Deadline::After(absl::ZeroDuration()));
@@ -88,7 +101,8 @@ bool Shell::Stop(Deadline deadline) {
   const bool hooks_ended = hooks_.Stop(deadline);
   const bool folders_ended = folders_.Stop(deadline);
   const bool synced = upload_threads_.Stop(deadline);
-  return disk_threads_.Stop(deadline) && synced && hooks_ended && folders_ended;
+  const bool checked = submit_threads_.Stop(deadline);
+  return disk_threads_.Stop(deadline) && synced && checked && hooks_ended && folders_ended;
 }
 
 Status Shell::Stopping() {
@@ -227,6 +241,7 @@ void Shell::Loop() {
     if (Status status = TickOnce(std::move(events), &commands); !status.ok()) {
       LogError("the state store refused a write, so nothing more can be done: {}", Message(status));
       const std::lock_guard lock(mutex_);
+      if (stopping_) return;  // while it waited for room
       stopping_ = true;
       failure_ = std::move(status);
       return;
@@ -249,21 +264,65 @@ void Shell::TellTaken(const std::vector<Event>& events) {
   }
 }
 
+Status Shell::HasRoom() const {
+  // Looks again: somebody may have made room this moment.
+  if (disk_.room == nullptr || !disk_.room->full() || !disk_.room->Check()) return absl::OkStatus();
+  return disk_.room->MayTake(1);
+}
+
+void Shell::WatchDisk() {
+  disk_.room->Check();
+  CallAfter(kDiskCheck, [this] { WatchDisk(); });
+}
+
+bool Shell::WaitForRoom() {
+  std::unique_lock lock(mutex_);
+  const MonoTime until = Now() + kDiskCheck;
+  while (!stopping_ && Now() < until) work_.wait_until(lock, until.ToChrono());
+  return !stopping_;
+}
+
+Status Shell::StoreWrites(std::unique_lock<std::mutex>* state_lock, std::vector<Write> writes) {
+  if (disk_.room != nullptr && disk_.room->full()) {
+    // What is left of the disk is for what the coordinator must not forget.
+    std::erase_if(
+        writes, [](const Write& write) { return std::holds_alternative<write::WorkerLog>(write); });
+  }
+  Status status = store_->Apply(writes);
+  if (!absl::IsResourceExhausted(status) || disk_.room == nullptr) return status;
+  LogError("the disk refused a write: {}. The coordinator gives up its reserve", Message(status));
+  disk_.room->GiveUp();
+  status = store_->Apply(writes);
+  if (!absl::IsResourceExhausted(status)) return status;
+  LogError("nothing can be stored, and so nothing new is ordered, until there is room: {}",
+           Message(status));
+  // Questions are answered meanwhile.
+  state_lock->unlock();
+  while (absl::IsResourceExhausted(status) && WaitForRoom()) {
+    disk_.room->Check();
+    status = store_->Apply(writes);
+  }
+  if (status.ok()) LogInfo("the disk takes writes again");
+  state_lock->lock();
+  return status;
+}
+
 Status Shell::TickOnce(std::vector<Event> events, std::vector<Command>* commands) {
   bool news = false;
   {
-    const std::lock_guard lock(state_mutex_);
+    std::unique_lock lock(state_mutex_);
     const MonoTime began = Now();
     TickResult result = state_->Tick(std::move(events), began, UnixMsNow());
     // Stored before any command goes out: no worker may act on what a crash could make the
     // coordinator forget.
-    LH_RETURN_IF_ERROR(store_->Apply(result.writes));
+    const bool writes = !result.writes.empty();
+    LH_RETURN_IF_ERROR(StoreWrites(&lock, std::move(result.writes)));
     ++ticks_;
     in_ticks_ += Now() - began;
     *commands = std::move(result.commands);
     wake_at_ = result.wake_at;
     if (wake_at_.has_value()) wake_at_ = std::max(*wake_at_, Now() + kShortestWait);
-    news = !result.writes.empty() || state_->views().sequence() != seen_sequence_;
+    news = writes || state_->views().sequence() != seen_sequence_;
     seen_sequence_ = state_->views().sequence();
   }
   if (news) NotifySoon();
@@ -309,8 +368,17 @@ void Shell::Execute(Command command) {
                  [&](command::CollectGarbage& c) {
                    disk_threads_.Add("garbage", [this, asked = std::move(c)] {
                      Answer(asked.request,
-                            coordinator::CollectGarbage(asked, *blobs_, *copies_, store_));
+                            coordinator::CollectGarbage(asked, *blobs_, *copies_, store_,
+                                                        asked.unnamed_age.value_or(kGarbageAge)));
+                     if (disk_.index != nullptr && !asked.dry_run) {
+                       const Status tidied = disk_.index->Tidy();
+                       if (!tidied.ok()) LogWarning("the index of blobs: {}", Message(tidied));
+                     }
+                     if (disk_.room != nullptr) disk_.room->Check();
                    });
+                 },
+                 [&](command::ServeScopes& c) {
+                   if (serve_scopes_) serve_scopes_(std::move(c.scopes));
                  },
                  [&](auto& reply) { Answer(reply.request, std::move(reply.reply)); },
              },

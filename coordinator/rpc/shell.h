@@ -29,9 +29,12 @@
 #include "coordinator/rpc/chores.h"
 #include "coordinator/rpc/notifier.h"
 #include "coordinator/rpc/pending_calls.h"
+#include "coordinator/rpc/places.h"
 #include "coordinator/rpc/planner_thread.h"
 #include "coordinator/rpc/stored_folders.h"
 #include "coordinator/state/state.h"
+#include "coordinator/store/blob_index.h"
+#include "coordinator/store/disk_room.h"
 #include "coordinator/store/store.h"
 
 namespace longhaul::coordinator {
@@ -57,21 +60,29 @@ class SessionSink {
   virtual void Taken(size_t messages) = 0;
 };
 
+// What the shell needs to go on while the disk is full, and to forget what it deletes. Null: none.
+// Both must outlive the shell.
+struct ShellDisk {
+  DiskRoom* room = nullptr;
+  BlobIndex* index = nullptr;
+};
+
 class Shell {
  public:
+  using ServeScopes = std::function<void(std::vector<std::string> scopes)>;
   // Maximum number of workers' sessions, and of waiting CLI calls of each kind.
-  static constexpr size_t kMaxSessions = 4096;
+  static constexpr size_t kMaxSessions = kMaxWorkerStreams.in_all;
   static constexpr size_t kMaxPendingCalls = 1024;
 
   // Reads the store and starts the loop. `store`, `blobs` and `copies` (of checkpoint shards) must
   // outlive this object. Errors: those of the store. A run that cannot be read is no error; it is
   // logged and left out. `hooks_folder`: for HookRunner; needed if hooks are allowed. `objects`:
-  // for StoredFolders.
-  static StatusOr<std::unique_ptr<Shell>> Create(const StateOptions& options, Store* store,
-                                                 const BlobStore* blobs, const BlobStore* copies,
-                                                 DataPreparer preparer, Planner planner = {},
-                                                 const std::string& hooks_folder = "",
-                                                 const remote::Settings& objects = {});
+  // for StoredFolders. `serve_scopes`: gets the scopes of command::ServeScopes, on the loop; empty
+  // without a relay.
+  static StatusOr<std::unique_ptr<Shell>> Create(
+      const StateOptions& options, Store* store, const BlobStore* blobs, const BlobStore* copies,
+      DataPreparer preparer, Planner planner = {}, const std::string& hooks_folder = "",
+      const remote::Settings& objects = {}, ServeScopes serve_scopes = {}, ShellDisk disk = {});
   ~Shell();
   // Ends the loop, then every stream and waiting call. The state machine hears nothing of it, so
   // after a restart its workers are just not connected yet. False: a thread was still busy with
@@ -134,11 +145,18 @@ class Shell {
   }
   ShellUse Use() const;
   const Store& store() const { return *store_; }
+  // What members may have at most, and what they have under way.
+  const MemberLimits& limits() const { return limits_; }
+  Places& places() { return places_; }
+  // kResourceExhausted: the disk is full, so nothing new may begin.
+  Status HasRoom() const;
   Notifier& notifier() { return notifier_; }
 
-  // Threads on which uploads wait for disks; tokenization has other threads. Stopped with the
-  // shell.
+  // Threads on which uploads wait for disks; tokenization has other threads. Threads on which
+  // submissions are checked, which may read large lists; of each member one at a time. Stopped with
+  // the shell.
   WorkThreads& upload_threads() { return upload_threads_; }
+  WorkThreads& submit_threads() { return submit_threads_; }
 
   // Runs `call` on the loop's thread after `delay`; never if the loop has ended.
   void CallAfter(absl::Duration delay, std::function<void()> call);
@@ -146,6 +164,7 @@ class Shell {
  private:
   Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, DataPreparer preparer,
         Planner planner, const std::string& hooks_folder, const remote::Settings& objects,
+        ServeScopes serve_scopes, ShellDisk disk, const MemberLimits& limits,
         std::unique_ptr<State> state);
   void Loop();
   // False: the loop must end.
@@ -155,6 +174,12 @@ class Shell {
   bool Post(Event event);
   void TellTaken(const std::vector<Event>& events);
   Status TickOnce(std::vector<Event> events, std::vector<Command>* commands);
+  // Stores the writes of a tick. Waits while the disk is full.
+  Status StoreWrites(std::unique_lock<std::mutex>* state_lock, std::vector<Write> writes);
+  // False: the shell is stopping.
+  bool WaitForRoom();
+  // Looks at the disk, again and again.
+  void WatchDisk();
   void Execute(Command command);
   template <class Reply>
   void Answer(RequestId request, StatusOr<Reply> reply) {
@@ -167,6 +192,10 @@ class Shell {
   Store* const store_;
   const BlobStore* const blobs_;
   const BlobStore* const copies_;
+  const ServeScopes serve_scopes_;
+  const ShellDisk disk_;
+  const MemberLimits limits_;
+  Places places_;
   Notifier notifier_;
   std::tuple<PendingCalls<v1::SubmitReply>, PendingCalls<v1::PlanReply>,
              PendingCalls<v1::StopReply>, PendingCalls<v1::ReplicasReply>,
@@ -200,6 +229,7 @@ class Shell {
   Chores chores_;
   WorkThreads disk_threads_;  // destroyed before the objects that run on them
   WorkThreads upload_threads_;
+  WorkThreads submit_threads_;
   PlannerThread planner_;
   HookRunner hooks_;
   StoredFolders folders_;

@@ -1,5 +1,7 @@
 #include "coordinator/rpc/standby_service.h"
 
+#include <fmt/core.h>
+
 #include "base/address.h"
 #include "coordinator/rpc/send_blob.h"
 #include "coordinator/rpc/serve.h"
@@ -33,10 +35,11 @@ void StandbyServiceImpl::Accept(FollowCall* call) {
 grpc::ServerWriteReactor<v1::BlobChunk>* StandbyServiceImpl::FetchCopy(
     Context* context, const v1::FetchBlobRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::BlobChunk>;
-  return Serve<Reactor>(gate_, *context, Call::kFetchCopy,
-                        [&](const Caller&) -> StatusOr<Reactor*> {
-                          return SendBlob(followed_.blobs, followed_.copies, *request);
-                        });
+  return Serve<Reactor>(
+      gate_, *context, Call::kFetchCopy, [&](const Caller& caller) -> StatusOr<Reactor*> {
+        LH_ASSIGN_OR_RETURN(Place place, followed_.shell->places().Take(caller, Use::kFetch));
+        return SendBlob(followed_.blobs, followed_.copies, *request, std::move(place));
+      });
 }
 
 grpc::ServerUnaryReactor* StandbyServiceImpl::Fence(Context* context,
@@ -49,6 +52,8 @@ grpc::ServerUnaryReactor* StandbyServiceImpl::Fence(Context* context,
       return FailedPrecondition("this coordinator has term {}, the caller {}", term,
                                 request->term());
     }
+    gate_->Note(caller, *context, "fence", fmt::format("term {}", request->term()),
+                absl::OkStatus());
     followed_.leadership->Yield(request->term(), ReachedAt(request->address(), PeerHost(*context)));
     return absl::OkStatus();
   };

@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "coordinator/rpc/notifier.h"
+#include "coordinator/rpc/places.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::coordinator {
@@ -34,9 +35,10 @@ class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::
   };
   using Next = std::function<Step()>;
 
-  // Returns the reactor for gRPC. `notifier` tells the stream when there is news.
-  static FollowStream* Start(Notifier* notifier, Next next) {
-    std::shared_ptr<FollowStream> stream(new FollowStream(std::move(next)));
+  // Returns the reactor for gRPC. `notifier` tells the stream when there is news. `place`: that of
+  // the stream's caller.
+  static FollowStream* Start(Notifier* notifier, Place place, Next next) {
+    std::shared_ptr<FollowStream> stream(new FollowStream(std::move(place), std::move(next)));
     FollowStream* raw = stream.get();
     raw->self_ = stream;
     notifier->Add(stream);
@@ -67,7 +69,7 @@ class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::
   void OnDone() override { self_.reset(); }
 
  private:
-  explicit FollowStream(Next next) : next_(std::move(next)) {}
+  FollowStream(Place place, Next next) : place_(std::move(place)), next_(std::move(next)) {}
 
   void EndLocked(const Status& status) {
     if (!end_.has_value()) end_ = status;
@@ -93,6 +95,7 @@ class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::
     }
   }
 
+  const Place place_;
   const Next next_;
   std::shared_ptr<FollowStream> self_;
   std::mutex mutex_;               // guards the members below

@@ -5,8 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "base/hash.h"
 #include "coordinator/rpc/intake.h"
+#include "run/data/data_set.h"
+#include "run/published/weights.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -36,15 +39,17 @@ Status CheckDataFile(const v1::DataFile& file, const BlobStore& blobs, const Nam
 
 // A list, and what it names where the coordinator is to have that. Of a list that somebody wrote
 // himself the hashes may be another's.
-Status CheckList(const std::string& sha256, bool uploaded, const BlobStore& blobs,
-                 const Nameable& nameable) {
+StatusOr<ListNames> CheckList(const std::string& sha256, bool uploaded, const BlobStore& blobs,
+                              const Nameable& nameable) {
   LH_RETURN_IF_ERROR(CheckBlob(sha256, blobs, nameable));
-  if (nameable.all || !uploaded) return absl::OkStatus();
-  LH_ASSIGN_OR_RETURN(const auto names, nameable.lists.NamedBy(sha256));
-  for (const std::string& name : *names) {
+  LH_ASSIGN_OR_RETURN(ListNames names, nameable.lists.Read(sha256));
+  for (size_t i = 0; !nameable.all && uploaded && i < names.size(); ++i) {
+    const std::string name = absl::BytesToHexString(std::string(names.name(i)));
     if (!nameable.own(name)) return NotHere(name);
   }
-  return absl::OkStatus();
+  // From here on questions about it are answered by the index.
+  LH_RETURN_IF_ERROR(nameable.lists.Add(sha256, names));
+  return names;
 }
 
 StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs,
@@ -69,16 +74,25 @@ StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs
       return absl::InvalidArgumentError(
           "model.from: expected model.weights beside it, which `longhaul submit` fills in");
     }
-    const Status status = CheckList(weights.sha256, weights.upload, blobs, nameable);
-    if (!status.ok()) missing += fmt::format("\nthe list of weights: {}", Message(status));
+    const StatusOr<ListNames> list = CheckList(weights.sha256, weights.upload, blobs, nameable);
+    if (!list.ok()) {
+      missing += fmt::format("\nthe list of weights: {}", Message(list.status()));
+    } else {
+      const std::vector<std::string>& at = list->folders;
+      LH_RETURN_IF_ERROR(published::CheckPlace(at.empty() ? "" : at.front(), weights.from));
+    }
   }
-  if (const DataSpec& data = spec.data; !data.sets.empty()) {
-    if (data.list_sha256.empty()) {
+  if (const DataSpec& texts = spec.data; !texts.sets.empty()) {
+    if (texts.list_sha256.empty()) {
       return absl::InvalidArgumentError(
           "data.sets: expected data.list beside it, which `longhaul submit` fills in");
     }
-    const Status status = CheckList(data.list_sha256, data.upload, blobs, nameable);
-    if (!status.ok()) missing += fmt::format("\nthe list of data sets: {}", Message(status));
+    const StatusOr<ListNames> list = CheckList(texts.list_sha256, texts.upload, blobs, nameable);
+    if (!list.ok()) {
+      missing += fmt::format("\nthe list of data sets: {}", Message(list.status()));
+    } else {
+      LH_RETURN_IF_ERROR(data::CheckFolders(list->folders, texts.Folders()));
+    }
   }
   if (const SamplesSpec& samples = spec.samples; samples.every > 0 && !spec.data.sets.empty()) {
     if (samples.ids.empty()) {

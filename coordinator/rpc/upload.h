@@ -8,7 +8,8 @@
 #include <string>
 
 #include "base/status.h"
-#include "base/work_threads.h"
+#include "coordinator/rpc/places.h"
+#include "coordinator/rpc/shell.h"
 #include "coordinator/store/blob_store.h"
 #include "longhaul/v1/worker.pb.h"
 
@@ -16,6 +17,8 @@ namespace longhaul::coordinator {
 
 // Any thread may run these functions. They must be callable until the call has ended.
 struct UploadRules {
+  // That of the call's caller.
+  Place place = {};
   // Checks whether a blob of this hash and size may be uploaded; an error ends the call with this
   // error. Empty: every blob may.
   std::function<Status(const std::string& sha256, uint64_t bytes)> may_come = {};
@@ -24,12 +27,13 @@ struct UploadRules {
   std::function<bool(const std::string& sha256)> may_skip = {};
   // Called once the blob is stored, also if the bytes were skipped. Runs on any thread, before the
   // sender gets its answer.
-  std::function<void(const std::string& sha256)> done = {};
+  std::function<void(const std::string& sha256, uint64_t bytes)> done = {};
 };
 
-// Makes the reactor of one call; it deletes itself. `blobs` and `threads` must outlive the call.
-// The blob is synced on one of `threads`, because that may take seconds.
-grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs, WorkThreads* threads,
+// Makes the reactor of one call; it deletes itself. `blobs` and `shell` must outlive the call. The
+// blob is synced on one of the shell's threads, because that may take seconds. An upload of which
+// too little comes (MemberLimits::idle_upload) ends with kDeadlineExceeded, and leaves nothing.
+grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs, Shell* shell,
                                                       UploadRules rules = {});
 
 }  // namespace longhaul::coordinator

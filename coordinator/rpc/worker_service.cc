@@ -14,7 +14,9 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>* WorkerServiceImpl
   using Reactor = grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>;
   return Serve<Reactor>(
       gate_, *context, Call::kSession, [&](const Caller& caller) -> StatusOr<Reactor*> {
-        return WorkerSession::Start(shell_, gate_, leadership_, context, caller, hello_timeout_);
+        LH_ASSIGN_OR_RETURN(Place place, shell_->places().Take(caller, Use::kWorkerStream));
+        return WorkerSession::Start(shell_, gate_, leadership_, context, caller, hello_timeout_,
+                                    std::move(place));
       });
 }
 
@@ -24,7 +26,9 @@ grpc::ServerWriteReactor<v1::BlobChunk>* WorkerServiceImpl::FetchBlob(
   return Serve<Reactor>(
       gate_, *context, Call::kFetchForCell, [&](const Caller& caller) -> StatusOr<Reactor*> {
         LH_ASSIGN_OR_RETURN(const MayBe where, gate_->MayFetch(caller, request->sha256()));
-        return SendBlob(where.blob ? blobs_ : nullptr, where.copy ? copies_ : nullptr, *request);
+        LH_ASSIGN_OR_RETURN(Place place, shell_->places().Take(caller, Use::kFetch));
+        return SendBlob(where.blob ? blobs_ : nullptr, where.copy ? copies_ : nullptr, *request,
+                        std::move(place));
       });
 }
 
@@ -34,9 +38,11 @@ grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
   const auto body = [&](const Caller& caller) -> StatusOr<Reactor*> {
     std::optional<WorkerId> from;
     if (caller.member) from.emplace(caller.member->worker_id);
+    LH_ASSIGN_OR_RETURN(Place place, shell_->places().Take(caller, Use::kCopy));
     return StartUpload(
-        copies_, &shell_->upload_threads(),
-        {.may_come = [this, from](const std::string& sha256, uint64_t bytes) -> Status {
+        copies_, shell_,
+        {.place = std::move(place),
+         .may_come = [this, from](const std::string& sha256, uint64_t bytes) -> Status {
            if (shell_->Read(
                    [&](const Views& views) { return views.ExpectsCopy(sha256, bytes, from); }))
              return absl::OkStatus();
@@ -49,7 +55,8 @@ grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
                  return views.HasCopyFor(*from, sha256);
                });
              },
-         .done = [this, from](const std::string& sha256) { shell_->CopyStored(from, sha256); }});
+         .done = [this, from](const std::string& sha256,
+                              uint64_t /*bytes*/) { shell_->CopyStored(from, sha256); }});
   };
   return Serve<Reactor>(gate_, *context, Call::kStoreShard, body);
 }

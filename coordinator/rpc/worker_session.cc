@@ -7,16 +7,17 @@
 #include <utility>
 
 #include "base/peer_log.h"
+#include "base/units.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::coordinator {
 
 WorkerSession* WorkerSession::Start(Shell* shell, const Gate* gate, const Leadership* leadership,
                                     grpc::CallbackServerContext* context, const Caller& caller,
-                                    absl::Duration hello_timeout) {
+                                    absl::Duration hello_timeout, Place place) {
   // Not make_shared: the constructor is private.
   std::shared_ptr<WorkerSession> session(
-      new WorkerSession(shell, gate, leadership, context, caller));
+      new WorkerSession(shell, gate, leadership, context, caller, std::move(place)));
   WorkerSession* raw = session.get();
   // Weak: the timer must not keep a session alive that has ended.
   shell->CallAfter(hello_timeout, [weak = std::weak_ptr(session), hello_timeout] {
@@ -84,6 +85,7 @@ Status WorkerSession::TakeHello() {
 
 void WorkerSession::TakeMessage() {
   SessionId id;
+  const size_t bytes = incoming_.ByteSizeLong();  // with what AdmitReport drops
   if (const Status status = AdmitReport(&incoming_); !status.ok()) {
     LogAboutPeer(LogLevel::kWarn, host_,
                  fmt::format("a worker's session from {} was ended: {}", host_, Message(status)));
@@ -95,9 +97,10 @@ void WorkerSession::TakeMessage() {
     if (end_.has_value()) return;
     id = *id_;
     // Stops reading above kMaxUntaken, so a fast worker cannot fill the coordinator's memory.
-    ++untaken_;
+    untaken_.push_back(bytes);
+    untaken_bytes_ += bytes;
     const MonoTime now = Now();
-    read_from_ = now + rate_.Take(now);
+    read_from_ = now + std::max(rate_.Take(now), byte_rate_.Take(now, static_cast<double>(bytes)));
   }
   shell_->Say(id, std::move(incoming_));
   const std::lock_guard lock(mutex_);
@@ -106,14 +109,18 @@ void WorkerSession::TakeMessage() {
 
 void WorkerSession::Taken(size_t messages) {
   const std::lock_guard lock(mutex_);
-  untaken_ -= std::min(messages, untaken_);
+  for (; messages > 0 && !untaken_.empty(); --messages) {
+    untaken_bytes_ -= untaken_.front();
+    untaken_.pop_front();
+  }
   if (reading_paused_) ReadNextLocked();
 }
 
 void WorkerSession::ReadNextLocked() {
   if (end_.has_value()) return;
   const absl::Duration wait = read_from_ - Now();
-  reading_paused_ = untaken_ >= kMaxUntaken || wait > absl::ZeroDuration();
+  reading_paused_ = untaken_.size() >= kMaxUntaken || untaken_bytes_ >= kMaxUntakenBytes ||
+                    wait > absl::ZeroDuration();
   if (!reading_paused_) {
     incoming_.Clear();
     StartRead(&incoming_);
@@ -132,13 +139,17 @@ void WorkerSession::ReadNextLocked() {
 void WorkerSession::Send(v1::WorkerCommand command) {
   const std::lock_guard lock(mutex_);
   if (end_.has_value() || close_after_sending_.has_value()) return;
-  if (outgoing_.size() >= kMaxOutgoing) {
-    EndLocked(
-        ResourceExhausted("{} commands wait to be read by this worker; dial again", kMaxOutgoing));
+  command.set_term(leadership_->term());
+  const size_t bytes = command.ByteSizeLong();
+  // One command may be larger than the limit.
+  if (outgoing_.size() >= kMaxOutgoing ||
+      (!outgoing_.empty() && outgoing_bytes_ + bytes > kMaxOutgoingBytes)) {
+    EndLocked(ResourceExhausted("{} commands of {} wait to be read by this worker; dial again",
+                                outgoing_.size(), FormatBytes(outgoing_bytes_)));
     return;
   }
-  command.set_term(leadership_->term());
   outgoing_.push_back(std::move(command));
+  outgoing_bytes_ += bytes;
   WriteNextLocked();
 }
 
@@ -155,6 +166,7 @@ void WorkerSession::WriteNextLocked() {
 void WorkerSession::OnWriteDone(bool ok) {
   const std::lock_guard lock(mutex_);
   writing_ = false;
+  outgoing_bytes_ -= std::min(outgoing_bytes_, outgoing_.front().ByteSizeLong());
   outgoing_.pop_front();
   if (end_.has_value()) {
     // EndLocked left Finish to this call, as gRPC must not finish during a write.

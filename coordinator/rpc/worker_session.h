@@ -11,11 +11,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "base/rate_limit.h"
 #include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/intake.h"
+#include "coordinator/rpc/places.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/standby/leadership.h"
 #include "longhaul/v1/worker.pb.h"
@@ -31,11 +33,14 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   static constexpr size_t kMaxOutgoing = 1024;
   // The session stops reading while this many messages wait for the loop.
   static constexpr size_t kMaxUntaken = 64;
+  // The same two limits in bytes.
+  static constexpr size_t kMaxOutgoingBytes = 64 << 20;
+  static constexpr size_t kMaxUntakenBytes = 1 << 20;
 
-  // Returns the reactor for gRPC. Tests use a shorter `hello_timeout`.
+  // Returns the reactor for gRPC. Tests use a shorter `hello_timeout`. `place`: the caller's.
   static WorkerSession* Start(Shell* shell, const Gate* gate, const Leadership* leadership,
                               grpc::CallbackServerContext* context, const Caller& caller,
-                              absl::Duration hello_timeout);
+                              absl::Duration hello_timeout, Place place);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -48,13 +53,14 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
 
  private:
   WorkerSession(Shell* shell, const Gate* gate, const Leadership* leadership,
-                grpc::CallbackServerContext* context, const Caller& caller)
+                grpc::CallbackServerContext* context, const Caller& caller, Place place)
       : shell_(shell),
         gate_(gate),
         leadership_(leadership),
         context_(context),
         caller_(caller),
-        host_(PeerHost(*context)) {}
+        host_(PeerHost(*context)),
+        place_(std::move(place)) {}
   Status TakeHello();
   void TakeMessage();
   // Reads on now, or once the loop has caught up and the worker's rate limit allows it.
@@ -70,16 +76,20 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   grpc::CallbackServerContext* const context_;  // valid until OnDone
   const Caller caller_;
   const std::string host_;
+  const Place place_;
   std::shared_ptr<WorkerSession> self_;
   v1::WorkerMessage incoming_;  // belongs to gRPC during a read
 
   std::mutex mutex_;  // guards the members below
   std::optional<SessionId> id_;
   std::deque<v1::WorkerCommand> outgoing_;  // if writing_, the front is being written
+  size_t outgoing_bytes_ = 0;
   bool writing_ = false;
   bool reading_paused_ = false;  // until the loop has caught up, or the rate limit allows it
-  size_t untaken_ = 0;
+  std::deque<size_t> untaken_;   // sizes of the messages that the loop has not taken, oldest first
+  size_t untaken_bytes_ = 0;
   RateLimit rate_{kReportsPerSecond, kReportBurst};
+  RateLimit byte_rate_{kReportBytesPerSecond, kReportByteBurst};
   MonoTime read_from_{};  // earliest next read by the rate limit
   std::optional<Status> close_after_sending_;
   std::optional<Status> end_;

@@ -28,10 +28,10 @@ void SetLimit(grpc::ClientContext* context, absl::Duration limit) {
 
 }  // namespace
 
-StatusOr<uint64_t> AskTerm(const std::string& address, const Authority& authority,
+StatusOr<uint64_t> AskTerm(const std::string& address, const std::string& trusted,
                            absl::Duration limit) {
   Credentials stranger;
-  stranger.authority_pem = authority.certificate_pem();
+  stranger.authority_pem = trusted;
   const auto stub = v1::StandbyService::NewStub(MakeChannel(address, stranger));
   grpc::ClientContext context;
   SetLimit(&context, limit);
@@ -40,11 +40,11 @@ StatusOr<uint64_t> AskTerm(const std::string& address, const Authority& authorit
   return reply.term();
 }
 
-Fencer::Fencer(std::string state_dir, std::string address, Authority authority,
+Fencer::Fencer(std::string state_dir, std::string address, Authorities authorities,
                Leadership* leadership)
     : state_dir_(std::move(state_dir)),
       address_(std::move(address)),
-      authority_(std::move(authority)),
+      authorities_(std::move(authorities)),
       leadership_(leadership),
       thread_([this] { Loop(); }) {}
 
@@ -80,7 +80,7 @@ void Fencer::Loop() {
 
 // While it follows it is not there, or says that it has not taken over.
 void Fencer::AskStandby(const std::string& standby) {
-  const StatusOr<uint64_t> term = AskTerm(standby, authority_, kCallLimit);
+  const StatusOr<uint64_t> term = AskTerm(standby, authorities_.Trusted(absl::Now()), kCallLimit);
   if (term.ok()) leadership_->Yield(*term, standby);
 }
 

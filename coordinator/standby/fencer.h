@@ -12,14 +12,15 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "coordinator/standby/leadership.h"
-#include "proto/identity/authority.h"
+#include "proto/identity/rotation.h"
 
 namespace longhaul::coordinator {
 
 // Asks the coordinator at `address` (host:port) for its term. Blocks for at most `limit`.
-// `authority`: the certificate authority of both. kFailedPrecondition: the address belongs to a
-// standby that has not taken over. Other errors: the call failed, so the term is unknown.
-StatusOr<uint64_t> AskTerm(const std::string& address, const Authority& authority,
+// `trusted`: certificates (PEM) of the authorities of both. kFailedPrecondition: the address
+// belongs to a standby that has not taken over. Other errors: the call failed, so the term is
+// unknown.
+StatusOr<uint64_t> AskTerm(const std::string& address, const std::string& trusted,
                            absl::Duration limit);
 
 class Fencer {
@@ -28,7 +29,8 @@ class Fencer {
   // The thread reads predecessor and standby from `leadership`, and reports a newer term to it
   // (Yield). `address`: host:port at which this coordinator serves. `leadership` must outlive this
   // object. The destructor waits for a call in progress, which takes at most a few seconds.
-  Fencer(std::string state_dir, std::string address, Authority authority, Leadership* leadership);
+  Fencer(std::string state_dir, std::string address, Authorities authorities,
+         Leadership* leadership);
   ~Fencer();
 
  private:
@@ -38,7 +40,7 @@ class Fencer {
   Status Tell(const std::string& predecessor);
 
   const std::string state_dir_, address_;
-  const Authority authority_;
+  const Authorities authorities_;
   Leadership* const leadership_;
   std::mutex mutex_;  // guards closing_
   std::condition_variable changed_;

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 
+#include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "coordinator/standby/fencer.h"
-#include "proto/identity/authority.h"
+#include "proto/identity/rotation.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::coordinator {
@@ -36,9 +37,10 @@ std::string AuthorityIn(const std::string& state_dir) {
 // Whether the coordinator to follow has taken over from this directory's.
 bool HasTakenOver(const FollowerOptions& options, const LeadershipRecord& record) {
   if (record.role != LeaderRole::kCoordinator) return false;
-  const StatusOr<Authority> authority = Authority::FromPem(AuthorityIn(options.state_dir));
-  if (!authority.ok()) return false;
-  const StatusOr<uint64_t> term = AskTerm(options.predecessor, *authority, kAskLimit);
+  const StatusOr<Authorities> authorities = ParseAuthorities(AuthorityIn(options.state_dir));
+  if (!authorities.ok()) return false;
+  const StatusOr<uint64_t> term =
+      AskTerm(options.predecessor, authorities->Trusted(absl::Now()), kAskLimit);
   return term.ok() && *term > record.term;
 }
 
@@ -109,11 +111,12 @@ Status Follower::EnsureAccess() {
 
 Status Follower::EnsurePort(const std::string& authority_pem) {
   if (port_ != nullptr && port_authority_ == authority_pem) return absl::OkStatus();
-  LH_ASSIGN_OR_RETURN(const Authority authority, Authority::FromPem(authority_pem));
+  LH_ASSIGN_OR_RETURN(const Authorities authorities, ParseAuthorities(authority_pem));
+  LH_ASSIGN_OR_RETURN(const PortSecurity security, SecurityOf(authorities, absl::Now()));
   port_.reset();  // another authority's members are unknown here
   port_authority_ = authority_pem;
   LH_ASSIGN_OR_RETURN(
-      port_, WaitingPort::Open(options_.listen, authority,
+      port_, WaitingPort::Open(options_.listen, security,
                                fmt::format("this is the standby of {}, which it has not taken over",
                                            options_.predecessor),
                                [this](const std::string& worker_id) {
@@ -167,7 +170,9 @@ Status Follower::Follow() {
   std::thread fetcher([this, &stream] { FetchLoop(stream.get()); });
   Status trouble;
   v1::FollowedMessage message;
+  bool noted = false;
   while (trouble.ok() && stream->Read(&message)) {
+    if (!std::exchange(noted, true)) access_->NoteAuthority(context);
     {
       // The coordinator has spoken, so workers that came before are no witnesses of its end.
       const std::lock_guard lock(mutex_);

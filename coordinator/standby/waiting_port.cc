@@ -48,15 +48,13 @@ struct WaitingPort::Impl : public grpc::CallbackGenericService {
 };
 
 StatusOr<std::unique_ptr<WaitingPort>> WaitingPort::Open(
-    const std::string& address, const Authority& authority, std::string answer,
+    const std::string& address, const PortSecurity& security, std::string answer,
     std::function<void(const std::string& worker_id)> on_worker) {
   auto impl = std::make_unique<Impl>();
   impl->answer = std::move(answer);
   impl->on_worker = std::move(on_worker);
   grpc::ServerBuilder builder;
   ConfigureServer(&builder);
-  PortSecurity security;
-  LH_ASSIGN_OR_RETURN(security.identity, authority.MakeServerIdentity(absl::Now()));
   impl->port.emplace(security, &builder);
   builder.RegisterCallbackGenericService(impl.get());
   impl->server = builder.BuildAndStart();

@@ -8,18 +8,19 @@
 #include <string>
 
 #include "base/status.h"
-#include "proto/identity/authority.h"
+#include "proto/rpc/guarded_port.h"
 
 namespace longhaul::coordinator {
 
 class WaitingPort {
  public:
-  // `address`: host:port to listen on. `answer`: the text of the errors. `on_worker` gets the id of
-  // each worker that requests a session. It may run on several threads at once, and not after the
-  // destructor has returned. kInvalidArgument: not an address. kAlreadyExists: the port is in use.
-  // kFailedPrecondition: not an address of this machine.
+  // `address`: host:port to listen on, as a coordinator with `security` would. `answer`: the text
+  // of the errors. `on_worker` gets the id of each worker that requests a session. It may run on
+  // several threads at once, and not after the destructor has returned. kInvalidArgument: not an
+  // address. kAlreadyExists: the port is in use. kFailedPrecondition: not an address of this
+  // machine.
   static StatusOr<std::unique_ptr<WaitingPort>> Open(
-      const std::string& address, const Authority& authority, std::string answer,
+      const std::string& address, const PortSecurity& security, std::string answer,
       std::function<void(const std::string& worker_id)> on_worker);
   ~WaitingPort();
   // The address that is really bound: "127.0.0.1:43521".

@@ -141,7 +141,13 @@ struct CollectGarbage {
   std::set<std::string> copies;    // SHA-256 of the shards that the coordinator holds or expects
   std::vector<RunId> trimmed;
   uint64_t keep_steps = 0;
+  // Unnamed data goes if it is at least this old; nullopt: kGarbageAge (store/garbage.h).
+  std::optional<absl::Duration> unnamed_age = std::nullopt;
   v1::CollectGarbageReply reply;  // lists what the state machine has already dropped
+};
+// Tells the coordinator's own relay which tickets count now (transport/relay/ticket.h).
+struct ServeScopes {
+  std::vector<std::string> scopes;
 };
 // Answers the call `request` of a user, with a message or an error.
 template <class Message>
@@ -158,7 +164,7 @@ using Command =
                  command::Reply<v1::CheckpointsReply>, command::Reply<v1::TraceReply>,
                  command::Reply<v1::SampleReply>, command::ComputePlan, command::ComputeRetune,
                  command::CancelComputation, command::Reply<v1::ReplicasReply>,
-                 command::CollectGarbage, command::Reply<v1::RemoveRunReply>>;
+                 command::CollectGarbage, command::Reply<v1::RemoveRunReply>, command::ServeScopes>;
 
 struct TickResult {
   std::vector<Write> writes;

@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "coordinator/state/books/health_book.h"
+#include "coordinator/state/member_limits.h"
 #include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
@@ -53,6 +54,8 @@ struct StateOptions {
   // Files of checkpoints lie in object stores in pieces of at most this size (v1::StoredFolder).
   // Servers take one upload of 5 GB at most, and a piece that fails is sent again whole.
   uint64_t stored_piece_bytes = uint64_t{256} << 20;
+  // What members may have at most.
+  MemberLimits limits;
   // Runs may have hooks: programs of the run file that the coordinator runs. See threats.md.
   bool allow_hooks = false;
   std::string version;  // of the coordinator, for people

@@ -67,6 +67,8 @@ struct RunRecord {
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;  // 0: not yet
   // The newest rounds of samples, oldest first, at most kKeptSampleRounds; prompts without ids.
   std::vector<v1::SampleRound> samples = {};
+  // About how much memory the run file and the names of its data take; not stored.
+  uint64_t submitted_bytes = 0;
   std::string owner = {};  // name of the member that submitted the run; "": no TLS
 
   uint32_t ReplicasWanted() const {

@@ -16,6 +16,7 @@
 #include "coordinator/state/life/tuning.h"
 #include "coordinator/state/planning/planning.h"
 #include "coordinator/state/planning/queue.h"
+#include "coordinator/state/planning/relay_scopes.h"
 #include "coordinator/state/planning/worker_choice.h"
 #include "coordinator/state/queries/garbage.h"
 #include "coordinator/state/queries/samples.h"
@@ -66,6 +67,7 @@ struct State::Components {
   WorkerChoice choice{ledger, health, links};
   Planning planning{ledger, moves, failures, links, orders, shards, computations};
   Queue queue{ledger, moves, failures, links, choice, planning};
+  RelayScopes relay_scopes{ledger, planning, shards};
 
   Crews crews{ledger, health, links, failures};
   Recovery recovery{ledger, moves, failures, health, spares, shards, stages, tuning, crews};
@@ -185,6 +187,7 @@ TickResult State::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms)
   c.stored_copies.Advance();
   c.hooks.Advance();
   c.queue.Answer();
+  c.relay_scopes.Advance();
   TickResult result = c.ledger.EndTick(c.NextWake());
   CheckInvariants(
       {c.ledger, c.links, c.spares, c.failures, c.stages, c.tuning, c.planning, c.queue});

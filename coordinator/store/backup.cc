@@ -1,7 +1,6 @@
 #include "coordinator/store/backup.h"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <array>
 #include <cerrno>
@@ -13,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/private_files.h"
 #include "coordinator/store/schema.h"
 #include "coordinator/store/sqlite.h"
 #include "coordinator/store/state_dir_lock.h"
@@ -37,12 +37,6 @@ std::string In(const std::string& folder, std::string_view name) {
 bool Exists(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error);
-}
-
-Status MakePrivateFolder(const std::string& folder) {
-  LH_RETURN_IF_ERROR(MakeDirectories(folder));
-  if (::chmod(folder.c_str(), 0700) == 0) return absl::OkStatus();
-  return FromErrno(fmt::format("cannot make {} private", folder), errno);
 }
 
 StatusOr<uint64_t> CopyStore(const std::string& from, const std::string& to) {
@@ -158,10 +152,6 @@ StatusOr<uint64_t> StoreCopy::WriteTo(const std::string& path) {
   if (application != int64_t{kStoreApplicationId}) {
     return DamagedStore(store_, "it is not a coordinator's");
   }
-  // The store has the secrets of runs.
-  if (::chmod(path.c_str(), 0600) != 0) {
-    return FromErrno(fmt::format("cannot chmod {}", path), errno);
-  }
   LH_ASSIGN_OR_RETURN(const int64_t runs, copy.QueryInt("SELECT count(*) FROM runs"));
   return static_cast<uint64_t>(runs);
 }
@@ -177,7 +167,7 @@ StatusOr<BackedUp> BackUp(const std::string& state_dir, const std::string& folde
         "store; give another folder",
         folder);
   }
-  LH_RETURN_IF_ERROR(MakePrivateFolder(folder));
+  LH_RETURN_IF_ERROR(MakePrivateDirectories(folder));
   BackedUp done;
   const std::string store = In(folder, kStore), temporary = store + ".new";
   std::remove(temporary.c_str());  // of a backup that was broken off

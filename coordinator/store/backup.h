@@ -19,9 +19,9 @@ class StoreCopy {
  public:
   // `store`: path of the database. kNotFound: there is none.
   static StatusOr<StoreCopy> Begin(const std::string& store);
-  // Writes the copy to a new file of mode 0600, complete without a write-ahead log beside it.
-  // Returns the number of runs. kDataLoss: the store is damaged, or it is not a coordinator's. Call
-  // it once.
+  // Writes the copy to a new file, of mode 0600 from its beginning, complete without a write-ahead
+  // log beside it. Returns the number of runs. kDataLoss: the store is damaged, or it is not a
+  // coordinator's. Call it once.
   StatusOr<uint64_t> WriteTo(const std::string& path);
 
  private:

@@ -1,89 +1,72 @@
 #include "coordinator/store/blob_lists.h"
 
-#include <algorithm>
-#include <cstdint>
-#include <string_view>
+#include <fstream>
+#include <utility>
 
-#include "base/file.h"
-#include "base/remote/address.h"
-#include "run/data/data_set.h"
-#include "run/published/weights.h"
+#include "base/log.h"
+#include "base/units.h"
 
 namespace longhaul::coordinator {
-namespace {
 
-// A name that is none names nothing.
-void AddObject(const std::string& folder, std::string_view file, BlobLists::Names* objects) {
-  const StatusOr<remote::Address> at = remote::ParseAddress(folder);
-  if (!at.ok()) return;
-  const StatusOr<remote::Address> object = remote::Inside(*at, file);
-  if (object.ok()) objects->insert(remote::ToString(*object));
+StatusOr<ListNames> BlobLists::Read(const BlobStore& blobs, const std::string& list) {
+  LH_ASSIGN_OR_RETURN(const BlobReader blob, blobs.OpenBlob(list));
+  if (blob.size() > kMostListBytes + kMostListFileBytes) {
+    return InvalidArgument("the list {} has {}, expected at most {}", list,
+                           FormatBytes(blob.size()),
+                           FormatBytes(kMostListBytes + kMostListFileBytes));
+  }
+  std::ifstream file(blobs.PathOf(list), std::ios::binary);
+  return ReadListNames(file);
 }
 
-void AddFile(const data::Source& source, const data::HashedFile& file, BlobLists::Names* blobs,
-             BlobLists::Names* objects) {
-  if (source.at_address()) {
-    AddObject(source.folder, file.file, objects);
-    return;
-  }
-  for (uint64_t chunk = 0; chunk < file.ChunkCount(); ++chunk) {
-    blobs->insert(file.ChunkSha256(chunk));
-  }
+Status BlobLists::Add(const std::string& list, const ListNames& names) {
+  return index_->AddList(list, names).status();
 }
 
-Status Parse(const std::string& text, BlobLists::Names* blobs, BlobLists::Names* objects) {
-  if (const StatusOr<data::Mixture> mixture = data::MixtureFromJson(text); mixture.ok()) {
-    for (const data::Source& source : mixture->sources) {
-      for (const data::TokenList* list : {&source.set.training, &source.set.validation}) {
-        for (const data::Shard& shard : list->shards) {
-          AddFile(source, shard.ids, blobs, objects);
-          if (shard.mask) AddFile(source, *shard.mask, blobs, objects);
-        }
-      }
+StatusOr<int64_t> BlobLists::NumberOf(const std::string& list) {
+  LH_ASSIGN_OR_RETURN(const int64_t known, index_->NumberOf(list));
+  if (known != 0) return known;
+  std::shared_ptr<std::mutex> of_list;
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<std::mutex>& one = reading_[list];
+    if (one == nullptr) one = std::make_shared<std::mutex>();
+    of_list = one;
+  }
+  StatusOr<int64_t> number = 0;
+  {
+    const std::lock_guard lock(*of_list);
+    number = index_->NumberOf(list);  // another thread may have read it meanwhile
+    if (number.ok() && *number == 0) {
+      StatusOr<ListNames> names = Read(list);
+      number = names.ok() ? index_->AddList(list, *names) : StatusOr<int64_t>(names.status());
     }
-    return absl::OkStatus();
   }
-  const StatusOr<published::Weights> weights = published::FromJson(text);
-  if (!weights.ok()) {
-    return absl::InvalidArgumentError("expected a list of data sets or of a model's weights");
-  }
-  for (const published::Tensor& tensor : weights->tensors) {
-    if (!weights->IsRemote(tensor)) blobs->insert(tensor.sha256);
-  }
-  for (const published::FileVersion& file : weights->versions) {
-    AddObject(weights->from, file.name, objects);
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-StatusOr<std::shared_ptr<const BlobLists::List>> BlobLists::Read(const std::string& list) {
-  // Held while a list is read, so that many who ask for the same one read it once.
   const std::lock_guard lock(mutex_);
-  const auto known = std::ranges::find(kept_, list, [](const auto& one) { return one.first; });
-  if (known != kept_.end()) {
-    kept_.splice(kept_.begin(), kept_, known);
-    return known->second;
+  if (of_list.use_count() == 2) reading_.erase(list);  // nobody else waits for it
+  return number;
+}
+
+std::function<bool(const std::string& sha256)> BlobLists::NamedByAny(
+    const std::set<std::string>& lists) {
+  std::set<int64_t> numbers;
+  for (const std::string& list : lists) {
+    if (const StatusOr<int64_t> number = NumberOf(list); number.ok()) numbers.insert(*number);
   }
-  LH_RETURN_IF_ERROR(blobs_->OpenBlob(list).status());
-  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(blobs_->PathOf(list), kMostListBytes));
-  List read;
-  LH_RETURN_IF_ERROR(Parse(text, &read.blobs, &read.objects));
-  kept_.emplace_front(list, std::make_shared<const List>(std::move(read)));
-  if (kept_.size() > kKept) kept_.pop_back();
-  return kept_.front().second;
+  return [this, numbers = std::move(numbers)](const std::string& sha256) {
+    const StatusOr<bool> named = index_->NamesBlob(numbers, sha256);
+    if (!named.ok()) LogWarning("the index of blobs: {}", Message(named.status()));
+    return named.ok() && *named;
+  };
 }
 
-StatusOr<std::shared_ptr<const BlobLists::Names>> BlobLists::NamedBy(const std::string& list) {
-  LH_ASSIGN_OR_RETURN(const std::shared_ptr<const List> read, Read(list));
-  return std::shared_ptr<const Names>(read, &read->blobs);
+bool BlobLists::NamesBlob(const std::vector<std::string>& lists, const std::string& sha256) {
+  return NamedByAny({lists.begin(), lists.end()})(sha256);
 }
 
-StatusOr<std::shared_ptr<const BlobLists::Names>> BlobLists::ObjectsNamedBy(
-    const std::string& list) {
-  LH_ASSIGN_OR_RETURN(const std::shared_ptr<const List> read, Read(list));
-  return std::shared_ptr<const Names>(read, &read->objects);
+StatusOr<bool> BlobLists::NamesObject(const std::string& list, const std::string& address) {
+  LH_ASSIGN_OR_RETURN(const int64_t number, NumberOf(list));
+  return index_->NamesObject({number}, address);
 }
 
 }  // namespace longhaul::coordinator

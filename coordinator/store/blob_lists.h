@@ -1,51 +1,55 @@
-// Reads lists of blobs. A list is itself a blob, and names the chunks of a run's data sets or the
-// tensors of its published model. Chunks and tensors at addresses are no blobs: of these it names
-// the files. Parses the list's format, so a hash that merely occurs in some text of it does not
-// count. Thread-safe.
+// Tells what lists of blobs name. A list is itself a blob, and names the chunks of a run's data
+// sets or the tensors of its published model. Chunks and tensors at addresses are no blobs: of
+// these it names the files. A list is read once, as a stream; what it names goes into an index
+// (blob_index.h), and questions are answered from there. Thread-safe: who reads a list keeps nobody
+// waiting.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <list>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
-#include <unordered_set>
-#include <utility>
+#include <vector>
 
 #include "base/status.h"
+#include "coordinator/store/blob_index.h"
 #include "coordinator/store/blob_store.h"
+#include "coordinator/store/list_names.h"
 
 namespace longhaul::coordinator {
 
-// Maximum size of a list's JSON text.
-inline constexpr uint64_t kMostListBytes = uint64_t{256} << 20;
-
 class BlobLists {
  public:
-  // Hashes as 64 hexadecimal digits.
-  using Names = std::unordered_set<std::string>;
+  // Both must outlive this object.
+  BlobLists(const BlobStore* blobs, BlobIndex* index) : blobs_(blobs), index_(index) {}
 
-  // `blobs` must outlive this object.
-  explicit BlobLists(const BlobStore* blobs) : blobs_(blobs) {}
-  // Returns the hashes that the list with the hash `list` names. May read and parse the blob; other
-  // callers wait meanwhile. kNotFound: no such blob. kInvalidArgument: not a hash, or not a list.
-  StatusOr<std::shared_ptr<const Names>> NamedBy(const std::string& list);
-  // Returns the addresses (remote::ToString) of the files that the list names, and blocks as
-  // NamedBy. Errors: those of NamedBy.
-  StatusOr<std::shared_ptr<const Names>> ObjectsNamedBy(const std::string& list);
+  // Reads a list, given its SHA-256. Takes as long as reading a file of kMostListBytes. kNotFound:
+  // no such blob. kInvalidArgument: not a hash, not a list, or too large a list.
+  StatusOr<ListNames> Read(const std::string& list) const { return Read(*blobs_, list); }
+  static StatusOr<ListNames> Read(const BlobStore& blobs, const std::string& list);
+  // Puts what a list names into the index, as Read has returned it. Then no question has to read
+  // the list.
+  Status Add(const std::string& list, const ListNames& names);
+  // Whether one of these lists names the blob with this SHA-256. Reads lists that are not in the
+  // index. A list that is gone, or is none, names nothing.
+  bool NamesBlob(const std::vector<std::string>& lists, const std::string& sha256);
+  // Whether the list names the file at this address (remote::ToString). Errors: those of Read.
+  StatusOr<bool> NamesObject(const std::string& list, const std::string& address);
+
+  // As NamesBlob, for many questions about the same lists. Must not outlive this object.
+  std::function<bool(const std::string& sha256)> NamedByAny(const std::set<std::string>& lists);
 
  private:
-  struct List {
-    Names blobs, objects;
-  };
-  StatusOr<std::shared_ptr<const List>> Read(const std::string& list);
-
-  static constexpr size_t kKept = 8;  // most recently used lists kept in memory; they may be large
+  StatusOr<int64_t> NumberOf(const std::string& list);
 
   const BlobStore* const blobs_;
-  std::mutex mutex_;
-  std::list<std::pair<std::string, std::shared_ptr<const List>>> kept_;  // newest first
+  BlobIndex* const index_;
+  std::mutex mutex_;  // guards reading_
+  // Held by the thread that reads a list, so that others who need this one wait for it.
+  std::map<std::string, std::shared_ptr<std::mutex>> reading_;
 };
 
 }  // namespace longhaul::coordinator

@@ -12,7 +12,7 @@
 
 #include "absl/time/clock.h"
 #include "base/file.h"
-#include "base/units.h"
+#include "coordinator/store/disk_room.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -192,6 +192,14 @@ std::string BlobStore::TemporaryPath() const {
   return fmt::format("{}/{}{}", folder_, kTemporaryPrefix, RandomUuid());
 }
 
+Status BlobStore::HasRoomFor(uint64_t bytes) const {
+  const StatusOr<DiskRoom::Space> space = DiskRoom::LookAt(folder_);
+  if (!space.ok()) return absl::OkStatus();  // the write will tell
+  const uint64_t taken = promised_->bytes + kKeptFreeBytes;
+  const uint64_t left = space->available > taken ? space->available - taken : 0;
+  return bytes <= left ? absl::OkStatus() : DiskIsFull(folder_, bytes, left);
+}
+
 StatusOr<std::unique_ptr<BlobUpload>> BlobStore::StartUpload(std::string_view sha256,
                                                              uint64_t total_bytes) const {
   LH_RETURN_IF_ERROR(CheckHash(sha256));
@@ -199,17 +207,9 @@ StatusOr<std::unique_ptr<BlobUpload>> BlobStore::StartUpload(std::string_view sh
     return ResourceExhausted("blob {}: {} uploads are under way already; try again later", sha256,
                              kMaxUploads);
   }
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(folder_, error);
-  const uint64_t taken = promised_->bytes + kKeptFreeBytes;
-  const uint64_t left = space.available > taken ? space.available - taken : 0;
-  if (!error && left < total_bytes) {
-    return ResourceExhausted(
-        "blob {}: it needs {}, the coordinator's disk has {} left for it in {}; make room there",
-        sha256, FormatBytes(total_bytes), FormatBytes(left), folder_);
-  }
+  LH_RETURN_IF_ERROR(Annotate(HasRoomFor(total_bytes), fmt::format("blob {}", sha256)));
   const std::string temporary = TemporaryPath();
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd) return FromErrno(fmt::format("cannot create {}", temporary), errno);
   return std::unique_ptr<BlobUpload>(new BlobUpload(
       folder_, std::string(sha256), total_bytes, temporary, std::move(fd), promised_, follower_));
@@ -237,6 +237,7 @@ Status BlobStore::Unlink(std::string_view sha256) const {
   if (::unlink(PathOf(sha256).c_str()) != 0 && errno != ENOENT) {
     return FromErrno(fmt::format("cannot delete {}", PathOf(sha256)), errno);
   }
+  if (removed_) removed_(std::string(sha256));
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -127,10 +128,16 @@ class BlobStore {
   StatusOr<std::vector<Entry>> List() const;
   // Path of the blob, present or not. `sha256` must be IsSha256Hex.
   std::string PathOf(std::string_view sha256) const;
+  // Calls `removed` with each blob that is deleted, on the thread that deletes it. Call this before
+  // other threads use the store. `removed` must not delete blobs.
+  void WhenRemoved(std::function<void(const std::string& sha256)> removed) {
+    removed_ = std::move(removed);
+  }
   // Maximum number of concurrent uploads.
   static constexpr size_t kMaxUploads = 64;
-  // Disk space kept free for the coordinator's own records.
-  static constexpr uint64_t kKeptFreeBytes = 16 << 20;
+  // kResourceExhausted: the disk has no room for so many bytes besides the current uploads and
+  // kKeptFreeBytes; the message says what to do.
+  Status HasRoomFor(uint64_t bytes) const;
   // kInvalidArgument: not a hash. kResourceExhausted: too many uploads, or not enough disk space
   // for this one besides the current ones.
   StatusOr<std::unique_ptr<BlobUpload>> StartUpload(std::string_view sha256,
@@ -154,6 +161,7 @@ class BlobStore {
   explicit BlobStore(std::string folder) : folder_(std::move(folder)) {}
   Status Unlink(std::string_view sha256) const;
   const std::string folder_;
+  std::function<void(const std::string& sha256)> removed_;
   mutable std::mutex claims_;  // held to claim a blob, and to check its age and delete it
   const std::shared_ptr<BlobUpload::Promised> promised_ = std::make_shared<BlobUpload::Promised>();
   const std::shared_ptr<FollowerOfBlobs> follower_ = std::make_shared<FollowerOfBlobs>();

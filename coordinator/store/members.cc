@@ -11,7 +11,12 @@ namespace longhaul::coordinator {
 namespace {
 
 int64_t Ms(absl::Time time) {
-  return time == absl::InfiniteFuture() ? 0 : absl::ToUnixMillis(time);
+  return absl::ToUnixMillis(time);
+}
+
+// When a member stopped being one, or will.
+int64_t EndOf(const v1::MemberStatus& member) {
+  return member.revoked_unix_ms() != 0 ? member.revoked_unix_ms() : member.until_unix_ms();
 }
 
 Status NoSuchToken() {
@@ -54,12 +59,15 @@ Status Members::Load() {
 }
 
 Status Members::AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now) {
+  if (until <= now || until > now + kLongestTokenLife) {
+    return InvalidArgument("expected a time of 1 s to {} for a join token, got {}",
+                           absl::FormatDuration(kLongestTokenLife),
+                           absl::FormatDuration(until - now));
+  }
   const std::lock_guard lock(mutex_);
   return journal_->Write(database_, [&]() -> Status {
-    LH_ASSIGN_OR_RETURN(
-        sqlite::Statement forget,
-        database_.Prepare(
-            "DELETE FROM join_tokens WHERE until_unix_ms > 0 AND until_unix_ms <= ?"));
+    LH_ASSIGN_OR_RETURN(sqlite::Statement forget,
+                        database_.Prepare("DELETE FROM join_tokens WHERE until_unix_ms <= ?"));
     LH_RETURN_IF_ERROR(forget.Args(Ms(now)).Run());
     LH_ASSIGN_OR_RETURN(const int64_t count,
                         database_.QueryInt("SELECT count(*) FROM join_tokens"));
@@ -84,7 +92,7 @@ Status Members::CheckToken(std::string_view secret, Role wanted, bool again, abs
   if (!found) return NoSuchToken();
   LH_ASSIGN_OR_RETURN(const Role role, ParseRole(find.Bytes(0)));
   const int64_t uses = find.Int(1), until = find.Int(2);
-  if ((until != 0 && Ms(now) >= until) || (uses == 0 && !again)) return NoSuchToken();
+  if (Ms(now) >= until || (uses == 0 && !again)) return NoSuchToken();
   if (!MayJoinAs(role, wanted)) {
     return PermissionDenied("this join token is for the role {}, and {} was asked for",
                             ToString(role), ToString(wanted));
@@ -96,14 +104,45 @@ Status Members::CheckToken(std::string_view secret, Role wanted, bool again, abs
   return use.Args(uses - 1, hash).Run();
 }
 
-std::string Members::FreeName(const std::string& wished) const {
-  std::string name = MemberNameFrom(wished);
-  if (!rows_.contains(name)) return name;
+StatusOr<std::optional<absl::Time>> Members::TokenUntil(std::string_view secret) {
+  const std::lock_guard lock(mutex_);
+  LH_ASSIGN_OR_RETURN(
+      sqlite::Statement find,
+      database_.Prepare("SELECT until_unix_ms FROM join_tokens WHERE secret_sha256 = ? AND "
+                        "uses_left <> 0"));
+  LH_ASSIGN_OR_RETURN(const bool found, find.Args(Sha256Hex(secret)).Next());
+  if (!found) return std::optional<absl::Time>();
+  return std::optional(absl::FromUnixMillis(find.Int(0)));
+}
+
+// `column`: of the table of forgotten members.
+StatusOr<bool> Members::IsFormer(std::string_view column, const std::string& value) {
+  LH_ASSIGN_OR_RETURN(
+      sqlite::Statement find,
+      database_.Prepare(fmt::format("SELECT 1 FROM former_members WHERE {} = ?", column)));
+  return find.Args(value).Next();
+}
+
+StatusOr<std::string> Members::FreeName(const std::string& wished) {
+  const std::string name = MemberNameFrom(wished);
+  std::string free = name;
   for (size_t number = 2;; ++number) {
+    LH_ASSIGN_OR_RETURN(const bool former, IsFormer("name", free));
+    if (!former && !rows_.contains(free)) return free;
     const std::string end = fmt::format("-{}", number);
-    std::string numbered = name.substr(0, kMaxMemberNameBytes - end.size()) + end;
-    if (!rows_.contains(numbered)) return numbered;
+    free = name.substr(0, kMaxMemberNameBytes - end.size()) + end;
   }
+}
+
+Status Members::CheckKey(const std::string& key_sha256) {
+  LH_ASSIGN_OR_RETURN(bool gone, IsFormer("key_sha256", key_sha256));
+  for (const auto& [name, row] : rows_) {
+    gone |= row.key_sha256 == key_sha256 && row.status.revoked_unix_ms() != 0;
+  }
+  if (!gone) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "this key was that of a member that was revoked or has long ended, and no key becomes a "
+      "member twice; remove the file with the key, and join again with a new one");
 }
 
 StatusOr<Member> Members::Join(std::string_view secret, const JoinWish& wish, absl::Time now,
@@ -112,11 +151,13 @@ StatusOr<Member> Members::Join(std::string_view secret, const JoinWish& wish, ab
       {.name = MemberNameFrom(wish.name), .role = wish.role, .worker_id = wish.worker_id}));
   const std::lock_guard lock(mutex_);
   v1::MemberStatus status;
-  LH_RETURN_IF_ERROR(journal_->Write(database_, [&]() -> Status {
+  const Status written = journal_->Write(database_, [&]() -> Status {
     LH_ASSIGN_OR_RETURN(status, StatusFor(secret, wish, now));
+    LH_RETURN_IF_ERROR(CheckKey(wish.key_sha256));
     status.set_until_unix_ms(Ms(until));
     return Insert(status, wish.key_sha256);
-  }));
+  });
+  LH_RETURN_IF_ERROR(written);
   rows_[status.name()] = {status, wish.key_sha256};
   return Member{status.name(), wish.role, wish.worker_id};
 }
@@ -147,7 +188,7 @@ StatusOr<v1::MemberStatus> Members::StatusFor(std::string_view secret, const Joi
   }
   if (known != nullptr) return known->status;
   v1::MemberStatus status;
-  status.set_name(FreeName(wish.name));
+  LH_ASSIGN_OR_RETURN(*status.mutable_name(), FreeName(wish.name));
   status.set_role(std::string(ToString(wish.role)));
   status.set_worker_id(wish.worker_id);
   status.set_joined_unix_ms(Ms(now));
@@ -218,6 +259,55 @@ std::vector<v1::MemberStatus> Members::List() const {
   std::vector<v1::MemberStatus> members;
   for (const auto& [name, row] : rows_) members.push_back(row.status);
   return members;
+}
+
+StatusOr<size_t> Members::Forget(absl::Time before) {
+  const std::lock_guard lock(mutex_);
+  std::vector<const Row*> ended;
+  for (const auto& [name, row] : rows_) {
+    if (EndOf(row.status) < Ms(before)) ended.push_back(&row);
+  }
+  if (ended.empty()) return size_t{0};
+  LH_ASSIGN_OR_RETURN(const int64_t former,
+                      database_.QueryInt("SELECT count(*) FROM former_members"));
+  const auto room = static_cast<size_t>(std::max<int64_t>(0, kMaxFormerMembers - former));
+  if (ended.size() > room) ended.resize(room);
+  const Status written = journal_->Write(database_, [&]() -> Status {
+    LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
+                        database_.Prepare("INSERT OR REPLACE INTO former_members VALUES(?,?)"));
+    LH_ASSIGN_OR_RETURN(sqlite::Statement remove,
+                        database_.Prepare("DELETE FROM members WHERE name = ?"));
+    for (const Row* row : ended) {
+      LH_RETURN_IF_ERROR(insert.Args(row->status.name(), row->key_sha256).Run());
+      LH_RETURN_IF_ERROR(remove.Args(row->status.name()).Run());
+    }
+    return absl::OkStatus();
+  });
+  LH_RETURN_IF_ERROR(written);
+  std::vector<std::string> names;
+  names.reserve(ended.size());
+  for (const Row* row : ended) names.push_back(row->status.name());
+  for (const std::string& name : names) rows_.erase(name);
+  return names.size();
+}
+
+Status Members::EndAllBy(absl::Time until) {
+  const std::lock_guard lock(mutex_);
+  const Status written = journal_->Write(database_, [&]() -> Status {
+    LH_ASSIGN_OR_RETURN(
+        sqlite::Statement end,
+        database_.Prepare("UPDATE members SET until_unix_ms = ?1 WHERE until_unix_ms > ?1"));
+    LH_RETURN_IF_ERROR(end.Args(Ms(until)).Run());
+    LH_ASSIGN_OR_RETURN(
+        sqlite::Statement end_tokens,
+        database_.Prepare("UPDATE join_tokens SET until_unix_ms = ?1 WHERE until_unix_ms > ?1"));
+    return end_tokens.Args(Ms(until)).Run();
+  });
+  LH_RETURN_IF_ERROR(written);
+  for (auto& [name, row] : rows_) {
+    row.status.set_until_unix_ms(std::min(row.status.until_unix_ms(), Ms(until)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace longhaul::coordinator

@@ -1,7 +1,8 @@
 // Members and join tokens, in two tables of the store. A member is a worker, user or admin with a
 // certificate. A join token is a secret with which somebody becomes a member; the store has only
-// its SHA-256. A member's name is kept for ever, so that no later member inherits the runs of an
-// earlier one.
+// its SHA-256. A member that has ended, because it was revoked or its certificate expired, is
+// forgotten after a while, but for its name and its key: neither can become a member again, so no
+// later member inherits the runs of an earlier one.
 //
 // Thread-safe. Queries are answered from memory; changes are on disk when a call returns. Besides
 // the errors that are named, changes may return those of the store (store.h).
@@ -11,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +30,14 @@ namespace longhaul::coordinator {
 // Maximum number of stored join tokens; expired ones are deleted.
 inline constexpr int64_t kMaxJoinTokens = 10'000;
 inline constexpr size_t kMaxMembers = 100'000;
+// Maximum number of names and keys of members that were forgotten. Above it none is forgotten.
+inline constexpr int64_t kMaxFormerMembers = 1'000'000;
+// How long members are listed after their end.
+inline constexpr absl::Duration kMembersKept = absl::Hours(24 * 90);
 inline constexpr int64_t kAnyNumber = -1;  // a join token that may be used any number of times
+// Every join token ends. The longest life of one, and that of one for which nobody says a life.
+inline constexpr absl::Duration kLongestTokenLife = absl::Hours(24 * 30);
+inline constexpr absl::Duration kDefaultTokenLife = absl::Hours(1);
 
 // The request of a joining member.
 struct JoinWish {
@@ -44,15 +53,18 @@ class Members {
   // outlive this object.
   static StatusOr<std::unique_ptr<Members>> Open(const std::string& state_dir, Journal* journal);
 
-  // Adds a token that may be used `uses` times (kAnyNumber: any number of times) before `until`;
-  // InfiniteFuture means for ever.
+  // Adds a token that may be used `uses` times (kAnyNumber: any number of times) before `until`.
+  // kInvalidArgument: `until` is not after `now`, or more than kLongestTokenLife after it.
   // kResourceExhausted: there are too many tokens.
   Status AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now);
+  // Returns until when a token may be used; nullopt: there is no such token, or it is used up.
+  StatusOr<std::optional<absl::Time>> TokenUntil(std::string_view secret);
   // Makes a member whose certificate is valid until `until`, and uses up one use of the token. A
   // member that joins again, with the same key, role and worker id, costs no use. A worker id whose
   // certificate has expired goes to the new key. kUnauthenticated: no such token, or it is used up
-  // or expired. kPermissionDenied: the token is for another role. kAlreadyExists: another key has
-  // this worker id. kInvalidArgument: not a valid member. kResourceExhausted: too many members.
+  // or expired. kPermissionDenied: the token is for another role, or the key is that of a member
+  // that was revoked or forgotten. kAlreadyExists: another key has this worker id.
+  // kInvalidArgument: not a valid member. kResourceExhausted: too many members.
   StatusOr<Member> Join(std::string_view secret, const JoinWish& wish, absl::Time now,
                         absl::Time until);
   // Records until when a member's newest certificate is valid. kNotFound: no such member.
@@ -64,6 +76,11 @@ class Members {
   // Revokes a member. kNotFound: no such member. kFailedPrecondition: it was revoked already.
   Status Revoke(const std::string& name, absl::Time now);
   std::vector<v1::MemberStatus> List() const;
+  // Forgets the members that ended before `before`. Returns how many.
+  StatusOr<size_t> Forget(absl::Time before);
+  // Makes all certificates and join tokens count as expired from `until` on, because the authority
+  // that they are of is not trusted any longer.
+  Status EndAllBy(absl::Time until);
 
  private:
   Members(sqlite::Database database, Journal* journal)
@@ -79,7 +96,10 @@ class Members {
                                        absl::Time now);
   Status Insert(const v1::MemberStatus& member, const std::string& key_sha256);
   Status Store(const Row& row);
-  std::string FreeName(const std::string& wished) const;
+  StatusOr<std::string> FreeName(const std::string& wished);
+  StatusOr<bool> IsFormer(std::string_view column, const std::string& value);
+  // Checks that no member with this key was revoked or forgotten.
+  Status CheckKey(const std::string& key_sha256);
 
   Journal* const journal_;
   mutable std::mutex mutex_;  // guards the members below

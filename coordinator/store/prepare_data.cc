@@ -52,8 +52,10 @@ StatusOr<DataSet> DataPreparer::PrepareSets(const command::PrepareData& request)
     return absl::FailedPreconditionError(
         "the list of the data sets is not in the coordinator's store; submit the run again");
   }
+  // What comes from a user is looked at as a stream before a tree is built of it.
+  LH_RETURN_IF_ERROR(BlobLists::Read(*blobs_, request.list_sha256).status());
   LH_ASSIGN_OR_RETURN(const std::string json,
-                      ReadFile(blobs_->PathOf(request.list_sha256), kMostListBytes));
+                      ReadFile(blobs_->PathOf(request.list_sha256), 2 * kMostListBytes));
   LH_ASSIGN_OR_RETURN(const data::Mixture mixture, data::MixtureFromJson(json));
   LH_RETURN_IF_ERROR(data::CheckMixture(mixture, request.context));
   uint64_t training = 0, validation = 0;  // windows
@@ -90,6 +92,8 @@ StatusOr<DataSet> DataPreparer::Prepare(const command::PrepareData& request) con
     paths.push_back(blobs_->PathOf(file.sha256()));
     text_bytes += file.bytes();
   }
+  // Most tokens have two bytes, and none has less than a byte of text.
+  LH_RETURN_IF_ERROR(Annotate(blobs_->HasRoomFor(2 * text_bytes), "preparing the data"));
   const std::string temporary = blobs_->TemporaryPath();
   const StatusOr<TokenFileInfo> info =
       WriteTokenFile(paths, request.tokenizer, request.validation_share, temporary);

@@ -102,6 +102,7 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   StatusOr<RunSpec> spec = ParseRunSpec(row.Bytes(5), "stored", {});
   if (!spec.ok()) return unreadable(fmt::format("run file ({})", Message(spec.status())));
   record.spec = *std::move(spec);
+  record.submitted_bytes = row.Bytes(5).size() + row.Bytes(7).size();
   record.link_secret = row.Bytes(6);
   if (!Split(row.Bytes(7), &record.data_files)) return unreadable("list of data files");
   if (!ReadOptional<v1::DataSet>(row, 8, &record.data)) return unreadable("data set");

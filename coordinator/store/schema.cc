@@ -9,7 +9,9 @@
 #include <fstream>
 #include <string_view>
 
+#include "absl/time/clock.h"
 #include "base/file.h"
+#include "coordinator/store/members.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -72,7 +74,24 @@ CREATE TABLE join_tokens(
   secret_sha256 TEXT PRIMARY KEY NOT NULL,
   role TEXT NOT NULL,
   uses_left INTEGER NOT NULL,            -- negative: any number
-  until_unix_ms INTEGER NOT NULL);       -- 0: for ever
+  until_unix_ms INTEGER NOT NULL);
+)sql";
+
+// What version 7 has beside version 6.
+constexpr char kSince7[] = R"sql(
+CREATE TABLE former_members(             -- members that ended long ago
+  name TEXT PRIMARY KEY NOT NULL,
+  key_sha256 TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX former_members_by_key ON former_members(key_sha256);
+CREATE TABLE audit(
+  sequence INTEGER PRIMARY KEY NOT NULL,
+  unix_ms INTEGER NOT NULL,
+  member TEXT NOT NULL,
+  role TEXT NOT NULL,
+  address TEXT NOT NULL,
+  action TEXT NOT NULL,
+  object TEXT NOT NULL,
+  outcome TEXT NOT NULL);
 )sql";
 
 Status CheckIdentity(const std::string& path, uint32_t application_id, uint32_t version) {
@@ -83,12 +102,12 @@ Status CheckIdentity(const std::string& path, uint32_t application_id, uint32_t 
         "it is. Give another --state-dir",
         path, application_id, kStoreApplicationId);
   }
-  if (version != kStoreSchemaVersion) {
+  if (version < kOldestStoreSchemaVersion || version > kStoreSchemaVersion) {
     return FailedPrecondition(
-        "state store {} has schema version {}, this coordinator knows version {}; it "
+        "state store {} has schema version {}, this coordinator knows versions {} to {}; it "
         "was left as it is. Run the coordinator that wrote it, or give another "
         "--state-dir",
-        path, version, kStoreSchemaVersion);
+        path, version, kOldestStoreSchemaVersion, kStoreSchemaVersion);
   }
   return absl::OkStatus();
 }
@@ -129,8 +148,8 @@ Status Create(const std::string& path) {
         sqlite::Database::Open(temporary, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
     LH_RETURN_IF_ERROR(database.Execute(
         fmt::format("PRAGMA synchronous=FULL; BEGIN; PRAGMA application_id={}; PRAGMA "
-                    "user_version={}; {} COMMIT; PRAGMA journal_mode=WAL;",
-                    kStoreApplicationId, kStoreSchemaVersion, kSchema)));
+                    "user_version={}; {} {} COMMIT; PRAGMA journal_mode=WAL;",
+                    kStoreApplicationId, kStoreSchemaVersion, kSchema, kSince7)));
   }
   // It will hold the secrets of runs; SQLite gives its log the same mode.
   if (::chmod(temporary.c_str(), 0600) != 0) {
@@ -141,6 +160,19 @@ Status Create(const std::string& path) {
     return FromErrno(fmt::format("cannot rename {} to {}", temporary, path), errno);
   }
   return SyncPath(std::filesystem::path(path).parent_path().string());
+}
+
+// From version 6, whose join tokens might last for ever: these now end as late as any may.
+Status Migrate(sqlite::Database& database, const std::string& path) {
+  const int64_t until = absl::ToUnixMillis(absl::Now() + kLongestTokenLife);
+  const Status status = database.Transact([&] {
+    return database.Execute(
+        fmt::format("{} UPDATE join_tokens SET until_unix_ms={} WHERE until_unix_ms=0; "
+                    "PRAGMA user_version={}",
+                    kSince7, until, kStoreSchemaVersion));
+  });
+  // A table is not there, or one is that should not be.
+  return absl::IsInternal(status) ? DamagedStore(path, Message(status)) : status;
 }
 
 StatusOr<sqlite::Database> OpenExisting(const std::string& path) {
@@ -159,6 +191,7 @@ StatusOr<sqlite::Database> OpenExisting(const std::string& path) {
   LH_ASSIGN_OR_RETURN(const int64_t version, database.QueryInt("PRAGMA user_version"));
   LH_RETURN_IF_ERROR(
       CheckIdentity(path, static_cast<uint32_t>(application_id), static_cast<uint32_t>(version)));
+  if (version < int64_t{kStoreSchemaVersion}) LH_RETURN_IF_ERROR(Migrate(database, path));
   database.KeepLogOnClose(false);
   return database;
 }

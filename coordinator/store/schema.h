@@ -12,14 +12,17 @@
 namespace longhaul::coordinator {
 
 inline constexpr uint32_t kStoreApplicationId = 0x4C484331;  // "LHC1"
-inline constexpr uint32_t kStoreSchemaVersion = 6;
+inline constexpr uint32_t kStoreSchemaVersion = 7;
+// The oldest version that is brought to the present one when it is opened.
+inline constexpr uint32_t kOldestStoreSchemaVersion = 6;
 
 // Makes the error (kDataLoss) for a store that cannot be used.
 Status DamagedStore(const std::string& path, std::string_view detail);
 
-// Opens the database at `path`, or makes an empty one. kFailedPrecondition: it has another schema
-// version or belongs to another program. kDataLoss: it is damaged. A refused file is left as it is,
-// byte for byte.
+// Opens the database at `path`, or makes an empty one. A store of version kOldestStoreSchemaVersion
+// or later gets the tables of the present version. kFailedPrecondition: it has another version or
+// belongs to another program. kDataLoss: it is damaged. A refused file is left as it is, byte for
+// byte.
 StatusOr<sqlite::Database> OpenOrCreateStore(const std::string& path);
 
 }  // namespace longhaul::coordinator

@@ -1,10 +1,14 @@
 #include "coordinator/store/sqlite.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 
+#include <cerrno>
 #include <map>
+#include <string_view>
 
 #include "base/log.h"
+#include "base/unique_fd.h"
 
 namespace longhaul::coordinator::sqlite {
 namespace {
@@ -29,6 +33,36 @@ Status FromSqlite(sqlite3* database, int code, std::string_view what) {
       return absl::InternalError(text);
   }
 }
+
+// Refuses what no recorded change does. A change comes from another machine, and SQL can also write
+// files (ATTACH), end the transaction, or compute for ever (recursion, functions).
+int OnReplayed(void*, int action, const char* name, const char*, const char*, const char*) {
+  switch (action) {
+    case SQLITE_INSERT:
+    case SQLITE_UPDATE:
+    case SQLITE_DELETE:
+      return std::string_view(name).starts_with("sqlite_") ? SQLITE_DENY : SQLITE_OK;
+    case SQLITE_READ:
+    case SQLITE_SELECT:
+      return SQLITE_OK;
+    default:
+      return SQLITE_DENY;
+  }
+}
+
+// Holds statements that are prepared meanwhile against OnReplayed.
+class ReplayedOnly {
+ public:
+  explicit ReplayedOnly(sqlite3* database) : database_(database) {
+    sqlite3_set_authorizer(database_, &OnReplayed, nullptr);
+  }
+  ~ReplayedOnly() { sqlite3_set_authorizer(database_, nullptr, nullptr); }
+  ReplayedOnly(const ReplayedOnly&) = delete;
+  ReplayedOnly& operator=(const ReplayedOnly&) = delete;
+
+ private:
+  sqlite3* const database_;
+};
 
 }  // namespace
 
@@ -108,6 +142,11 @@ bool Statement::IsNull(int column) const {
 }
 
 StatusOr<Database> Database::Open(const std::string& path, int flags) {
+  if ((flags & SQLITE_OPEN_CREATE) != 0 && path != ":memory:") {
+    // SQLite makes files that everybody may read. An empty file is a database to it.
+    const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd) return FromErrno(fmt::format("cannot open {}", path), errno);
+  }
   sqlite3* handle = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags | SQLITE_OPEN_EXRESCODE, nullptr);
   Database database;
@@ -145,13 +184,15 @@ Status Database::Transact(absl::FunctionRef<Status()> write) {
 }
 
 Status Database::Replay(const v1::StoreChange& change) {
-  return Transact([&]() -> Status {
+  const Status status = Transact([&]() -> Status {
     std::map<std::string_view, Statement> prepared;
     for (const v1::StoreStatement& done : change.statements()) {
       Statement& statement = prepared[done.sql()];
       if (statement.statement_ == nullptr) {
+        const ReplayedOnly only(database_.get());
         LH_ASSIGN_OR_RETURN(statement, Prepare(done.sql()));
       }
+      if (statement.statement_ == nullptr) return absl::InternalError("there is no statement");
       for (int i = 0; i < done.values_size(); ++i) {
         const v1::StoreValue& value = done.values(i);
         if (value.has_integer()) statement.Bind(i + 1, int64_t{value.integer()});
@@ -162,6 +203,11 @@ Status Database::Replay(const v1::StoreChange& change) {
     }
     return absl::OkStatus();
   });
+  if (!absl::IsInternal(status)) return status;
+  return DataLoss(
+      "{}: expected a change that inserts, updates or deletes rows of the store's tables; check "
+      "which coordinator sent it",
+      Message(status));
 }
 
 StatusOr<int64_t> Database::QueryInt(std::string_view sql) {

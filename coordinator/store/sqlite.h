@@ -78,7 +78,8 @@ class Statement {
 
 class Database {
  public:
-  // `flags`: those of sqlite3_open_v2.
+  // `flags`: those of sqlite3_open_v2. A file that this makes is private (mode 0600) from its first
+  // byte.
   static StatusOr<Database> Open(const std::string& path, int flags);
   // Runs all statements in `sql`, which may be several, and ignores their rows.
   Status Execute(const std::string& sql);

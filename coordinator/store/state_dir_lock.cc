@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/private_files.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -27,9 +28,9 @@ std::string Holder(int fd) {
 }  // namespace
 
 StatusOr<StateDirLock> StateDirLock::Acquire(const std::string& state_dir) {
-  LH_RETURN_IF_ERROR(Annotate(MakeDirectories(state_dir), "state directory"));
+  LH_RETURN_IF_ERROR(Annotate(MakePrivateDirectories(state_dir), "state directory"));
   const std::string path = state_dir + kLock;
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) {
     return FromErrno(fmt::format("state directory: cannot open {}", path), errno);
   }

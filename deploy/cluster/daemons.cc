@@ -94,7 +94,9 @@ Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worke
       {state.worker_program, "--coordinator", state.coordinator_address, "--token-file",
        state.token_file, "--state-dir", fmt::format("{}/{}", state.directory, worker.name),
        "--name", worker.name, "--data-address", fmt::format("{}:0", worker.data_address),
-       "--device", worker.device, "--log-level", state.log_level});
+       "--device", worker.device, "--log-level", state.log_level,
+       // User and workers are one account here.
+       "--data-root", "/"});
   if (const double share = MemoryShare(state, worker); share < 1) {
     command.insert(command.end(), {"--memory-share", fmt::format("{:.3f}", share)});
   }

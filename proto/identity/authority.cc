@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <openssl/rand.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "base/file.h"
 #include "proto/identity/openssl.h"
 
@@ -22,6 +22,12 @@ constexpr absl::Duration kAuthorityLifetime = absl::Hours(24 * 3650);
 // past, too, takes nothing from its end.
 constexpr absl::Duration kBackdated = absl::Hours(24);
 constexpr long kVersion3 = 2;
+
+// Different for each authority: OpenSSL finds who signed a certificate by this name, and while the
+// authority is rotated there are two (rotation.h).
+std::string NewName() {
+  return "longhaul authority " + absl::BytesToHexString(RandomBytes(8));
+}
 
 using Subject = std::vector<std::pair<const char*, std::string>>;
 
@@ -115,9 +121,9 @@ Authority::Authority(std::string key_pem, std::string certificate_pem, std::stri
 StatusOr<Authority> Authority::Make(absl::Time now) {
   LH_ASSIGN_OR_RETURN(openssl::Key key, openssl::NewKey());
   LH_ASSIGN_OR_RETURN(std::string key_pem, openssl::ToPem(key.get()));
-  LH_ASSIGN_OR_RETURN(openssl::Certificate certificate,
-                      Begin(key.get(), {{"O", kOrganization}, {"CN", "longhaul authority"}}, now,
-                            kAuthorityLifetime));
+  LH_ASSIGN_OR_RETURN(
+      openssl::Certificate certificate,
+      Begin(key.get(), {{"O", kOrganization}, {"CN", NewName()}}, now, kAuthorityLifetime));
   LH_ASSIGN_OR_RETURN(std::string pem,
                       Finish(std::move(certificate), Issuer{std::move(key), nullptr},
                              {{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"},
@@ -165,25 +171,6 @@ StatusOr<ServerIdentity> Authority::MakeServerIdentity(absl::Time now) const {
                               {NID_subject_alt_name, fmt::format("DNS:{}", kCoordinatorName)}}));
   LH_ASSIGN_OR_RETURN(std::string key_pem, openssl::ToPem(key.get()));
   return ServerIdentity{std::move(key_pem), pem + certificate_pem_, certificate_pem_};
-}
-
-StatusOr<Authority> LoadOrMakeAuthority(const std::string& state_dir, absl::Time now, bool* made) {
-  const std::string path = state_dir + "/authority.pem";
-  *made = ::access(path.c_str(), F_OK) != 0;
-  if (*made) {
-    LH_ASSIGN_OR_RETURN(Authority authority, Authority::Make(now));
-    LH_RETURN_IF_ERROR(WriteFileAtomic(path, authority.ToPem(), 0600));
-    return authority;
-  }
-  StatusOr<Authority> authority = [&]() -> StatusOr<Authority> {
-    LH_ASSIGN_OR_RETURN(const std::string pem, ReadFile(path, kMaxPemBytes));
-    return Authority::FromPem(pem);
-  }();
-  if (authority.ok()) return authority;
-  return FailedPrecondition(
-      "{}: {}; put a copy of it back. Without it every member has to join again: move it away, and "
-      "a new authority is made",
-      path, Message(authority.status()));
 }
 
 }  // namespace longhaul

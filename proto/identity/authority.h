@@ -55,9 +55,4 @@ class Authority {
   std::string key_pem_, certificate_pem_, fingerprint_;
 };
 
-// Reads the authority from <state_dir>/authority.pem (mode 0600). If there is no such file, makes
-// an authority, writes the file and sets `*made` to true, else to false. kFailedPrecondition: the
-// file cannot be read or is damaged. Errors of writing: by errno.
-StatusOr<Authority> LoadOrMakeAuthority(const std::string& state_dir, absl::Time now, bool* made);
-
 }  // namespace longhaul

@@ -83,6 +83,24 @@ StatusOr<std::string> Fingerprint(std::string_view pem) {
   return Hex(digest.data(), size);
 }
 
+StatusOr<std::vector<std::string>> CertificatesIn(std::string_view pem) {
+  constexpr std::string_view kBegin = "-----BEGIN CERTIFICATE-----";
+  constexpr size_t kMost = 8;
+  std::vector<std::string> certificates;
+  for (size_t at = pem.find(kBegin); at != std::string_view::npos;) {
+    if (certificates.size() == kMost) {
+      return InvalidArgument("expected at most {} certificates, got more", kMost);
+    }
+    const size_t next = pem.find(kBegin, at + 1);
+    LH_ASSIGN_OR_RETURN(const openssl::Certificate certificate,
+                        openssl::ReadCertificate(pem.substr(at, next - at)));
+    LH_ASSIGN_OR_RETURN(certificates.emplace_back(), openssl::ToPem(certificate.get()));
+    at = next;
+  }
+  if (certificates.empty()) return absl::InvalidArgumentError("expected a certificate, got none");
+  return certificates;
+}
+
 StatusOr<std::string> RequestedKey(std::string_view request_pem) {
   LH_ASSIGN_OR_RETURN(const openssl::Request request, openssl::ReadRequest(request_pem));
   return HashOf(X509_REQ_get0_pubkey(request.get()));

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/status.h"
@@ -25,6 +26,9 @@ StatusOr<MemberCertificate> ReadMemberCertificate(std::string_view pem);
 // Returns the SHA-256 of the first certificate in `pem`, in its DER form, as 64 hexadecimal digits.
 // kInvalidArgument: there is no certificate.
 StatusOr<std::string> Fingerprint(std::string_view pem);
+// Returns each certificate in `pem`, alone, in their order; text between them is left out.
+// kInvalidArgument: there is none, there are more than 8, or one is damaged.
+StatusOr<std::vector<std::string>> CertificatesIn(std::string_view pem);
 // Returns the SHA-256 of the public key in a signing request, as 64 hexadecimal digits.
 // kInvalidArgument: the request is not signed by this key, or the key is not P-256.
 StatusOr<std::string> RequestedKey(std::string_view request_pem);

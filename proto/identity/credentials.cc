@@ -5,7 +5,9 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/private_files.h"
 #include "proto/identity/openssl.h"
+#include "proto/identity/rotation.h"
 
 namespace longhaul {
 namespace {
@@ -48,14 +50,13 @@ StatusOr<Credentials> ParseCredentials(std::string_view pem) {
   }
   const std::string_view own = pem.substr(first, second - first);
   LH_ASSIGN_OR_RETURN(const openssl::Certificate certificate, openssl::ReadCertificate(own));
-  LH_ASSIGN_OR_RETURN(const openssl::Certificate authority,
-                      openssl::ReadCertificate(pem.substr(second)));
+  LH_ASSIGN_OR_RETURN(credentials.authority_pem,
+                      StillTrusted(pem.substr(second), absl::InfinitePast()));
   LH_RETURN_IF_ERROR(ReadMemberCertificate(own).status());
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {
     return absl::InvalidArgumentError("the key is not that of the certificate");
   }
   LH_ASSIGN_OR_RETURN(credentials.certificate_pem, openssl::ToPem(certificate.get()));
-  LH_ASSIGN_OR_RETURN(credentials.authority_pem, openssl::ToPem(authority.get()));
   return credentials;
 }
 
@@ -76,7 +77,10 @@ StatusOr<Credentials> LoadCredentials(const std::string& path) {
 
 Status StoreCredentials(const std::string& path, const Credentials& credentials) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  if (!folder.empty()) LH_RETURN_IF_ERROR(MakeDirectories(folder));
+  // The folder may be one of the user's, such as ~/.config: only what is made here is private.
+  if (std::error_code error; !folder.empty() && !std::filesystem::exists(folder, error)) {
+    LH_RETURN_IF_ERROR(MakePrivateDirectories(folder));
+  }
   return WriteFileAtomic(path, ToPem(credentials), 0600);
 }
 

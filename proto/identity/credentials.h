@@ -1,8 +1,9 @@
 // The credentials of a member (member.h): the member's private key, the member's certificate and
 // the certificate of the authority that the member trusts, in this order in a PEM file of mode
-// 0600. While a member joins, the file <path>.joining holds only the key. If the attempt to join
-// fails, the next attempt uses the same key. Pure, except LoadCredentials and StoreCredentials. If
-// OpenSSL fails, functions return kInternal.
+// 0600. While the authority's key is rotated (rotation.h), the member trusts two. While a member
+// joins, the file <path>.joining holds only the key. If the attempt to join fails, the next attempt
+// uses the same key. Pure, except LoadCredentials and StoreCredentials. If OpenSSL fails, functions
+// return kInternal.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@ namespace longhaul {
 struct Credentials {
   std::string key_pem;          // empty: no key was made yet
   std::string certificate_pem;  // empty: not joined yet
-  std::string authority_pem;    // empty: the authority is not known yet
+  std::string authority_pem;    // one or several certificates; empty: none is known yet
 
   bool joined() const { return !certificate_pem.empty(); }
 };

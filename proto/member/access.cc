@@ -18,6 +18,8 @@
 #include "base/token.h"
 #include "base/unique_fd.h"
 #include "longhaul/v1/member.grpc.pb.h"
+#include "proto/identity/rotation.h"
+#include "proto/identity/trust.h"
 #include "proto/member/authority_of.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
@@ -151,10 +153,13 @@ StatusOr<bool> Access::LoadStored(const std::optional<JoinToken>& token) {
   const std::lock_guard lock(mutex_);
   credentials_ = *std::move(stored);
   if (!credentials_.joined()) return false;
+  LH_ASSIGN_OR_RETURN(credentials_.authority_pem,
+                      StillTrusted(credentials_.authority_pem, absl::Now()));
   LH_ASSIGN_OR_RETURN(certificate_, ReadMemberCertificate(credentials_.certificate_pem));
   if (token) {
-    LH_ASSIGN_OR_RETURN(const std::string own, Fingerprint(credentials_.authority_pem));
-    const bool fits = own == token->fingerprint && absl::Now() < certificate_->not_after &&
+    LH_ASSIGN_OR_RETURN(const bool known,
+                        KnowsAuthority(credentials_.authority_pem, token->fingerprint));
+    const bool fits = known && absl::Now() < certificate_->not_after &&
                       certificate_->member.role == RoleToJoinAs(options_, *token) &&
                       certificate_->member.worker_id == options_.worker_id;
     if (!fits) return false;
@@ -199,6 +204,7 @@ Status Access::Join(const JoinToken& token, absl::Duration limit) {
     v1::JoinReply reply;
     LH_RETURN_IF_ERROR(OfCall(stub->Join(Until(&context, deadline), request, &reply), address));
     joining.certificate_pem = reply.certificate_pem();
+    if (!reply.authority_pem().empty()) joining.authority_pem = reply.authority_pem();
     return absl::OkStatus();
   });
   LH_RETURN_IF_ERROR(joined);
@@ -270,16 +276,43 @@ uint64_t Access::generation() const {
   return generation_;
 }
 
+void Access::NoteAuthority(const grpc::ClientContext& context) {
+  if (options_.insecure) return;
+  const auto& metadata = context.GetServerInitialMetadata();
+  const auto found = metadata.find(kSignerKey);
+  if (found == metadata.end()) return;
+  const std::string_view signer(found->second.data(), found->second.size());
+  const std::lock_guard lock(mutex_);
+  new_authority_ = !KnowsAuthority(credentials_.authority_pem, signer).value_or(true);
+}
+
 Status Access::RenewIfDue(absl::Duration pause) {
   if (options_.insecure) return absl::OkStatus();
+  LH_RETURN_IF_ERROR(DropOldAuthority());
   Credentials old;
   {
     const std::lock_guard lock(mutex_);
-    if (absl::Now() < RenewalTime(*certificate_) || Now() < renew_from_) return absl::OkStatus();
+    const bool due = new_authority_ || absl::Now() >= RenewalTime(*certificate_);
+    if (!due || Now() < renew_from_) return absl::OkStatus();
     renew_from_ = Now() + pause;
     old = credentials_;
   }
   return Annotate(Renew(old), "renewing the certificate");
+}
+
+// Later channels do not trust it any more.
+Status Access::DropOldAuthority() {
+  Credentials now;
+  {
+    const std::lock_guard lock(mutex_);
+    now = credentials_;
+  }
+  LH_ASSIGN_OR_RETURN(now.authority_pem, StillTrusted(now.authority_pem, absl::Now()));
+  const std::lock_guard lock(mutex_);
+  if (now.authority_pem == credentials_.authority_pem) return absl::OkStatus();
+  credentials_.authority_pem = std::move(now.authority_pem);
+  ++generation_;
+  return absl::OkStatus();
 }
 
 Status Access::Renew(const Credentials& old) {
@@ -297,6 +330,11 @@ Status Access::Renew(const Credentials& old) {
                   address);
   }));
   renewed.certificate_pem = reply.certificate_pem();
+  // The coordinator that says so is trusted: TLS has checked it.
+  if (!reply.authority_pem().empty()) {
+    LH_ASSIGN_OR_RETURN(renewed.authority_pem,
+                        TrustedAfter(old.authority_pem, reply.authority_pem()));
+  }
   return Keep(renewed);
 }
 
@@ -307,6 +345,7 @@ Status Access::Keep(const Credentials& given) {
   credentials_ = std::move(checked);
   LH_ASSIGN_OR_RETURN(certificate_, ReadMemberCertificate(credentials_.certificate_pem));
   renew_from_ = {};
+  new_authority_ = false;
   ++generation_;
   return absl::OkStatus();
 }

@@ -98,10 +98,16 @@ class Access {
   // once. If no coordinator serves, returns kUnavailable with the messages of all results.
   Status AskEach(const std::function<Status(const std::string& address)>& ask);
 
-  // Renews and stores the certificate if two thirds of its lifetime are over. Else, and without
-  // TLS, returns OK. Blocks for at most 5 s per coordinator. After an attempt that failed, returns
-  // OK without another attempt until `pause` is over. Errors: kUnavailable if no coordinator
-  // answers, else those of the coordinator or of files; the old certificate stays in use.
+  // Reads from a call's initial metadata, which must have arrived, which authority signs
+  // certificates now. If this side does not trust it yet, the next RenewIfDue renews, and learns
+  // it.
+  void NoteAuthority(const grpc::ClientContext& context);
+
+  // Renews and stores the certificate if two thirds of its lifetime are over, or if NoteAuthority
+  // found a new authority. Else, and without TLS, returns OK. Blocks for at most 5 s per
+  // coordinator. After an attempt that failed, returns OK without another attempt until `pause` is
+  // over. Errors: kUnavailable if no coordinator answers, else those of the coordinator or of
+  // files; the old certificate stays in use.
   Status RenewIfDue(absl::Duration pause);
 
  private:
@@ -109,6 +115,7 @@ class Access {
   StatusOr<bool> LoadStored(const std::optional<JoinToken>& token);
   Status Join(const JoinToken& token, absl::Duration limit);
   Status Renew(const Credentials& old);
+  Status DropOldAuthority();
   std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address,
                                            const Credentials& credentials) const;
   grpc::ClientContext* Until(grpc::ClientContext* context, Deadline deadline) const;
@@ -123,6 +130,7 @@ class Access {
   size_t at_hand_ = 0;  // index of the current address
   uint64_t generation_ = 0;
   MonoTime renew_from_{};
+  bool new_authority_ = false;  // a coordinator signs with one that is not trusted here yet
 };
 
 // A gRPC stub of a service over its own channel. Get makes a new stub for each new certificate and

@@ -13,6 +13,10 @@
 
 namespace longhaul {
 
+// Key in the initial metadata of every call to a coordinator whose authority's key is rotated: the
+// fingerprint of the authority that signs certificates now.
+inline constexpr char kSignerKey[] = "longhaul-authority";
+
 // Adds the token to a call, before the call starts, once per context. An empty token adds nothing.
 void AddToken(grpc::ClientContext* context, std::string_view token);
 

@@ -16,13 +16,16 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_context.h>
 
+#include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 
 #include "base/event_loop.h"
 #include "base/status.h"
-#include "proto/identity/authority.h"
+#include "proto/identity/rotation.h"
 #include "proto/rpc/caller.h"
 #include "proto/rpc/listener.h"
 
@@ -31,8 +34,15 @@ namespace longhaul {
 // How callers prove who they are.
 struct PortSecurity {
   std::optional<ServerIdentity> identity;  // TLS and certificates; nullopt: no encryption
+  // Set: from `next_from` on the port has this identity instead, and cuts all connections of
+  // before, because they were made with authorities that may not be trusted any longer.
+  std::optional<ServerIdentity> next;
+  absl::Time next_from = absl::InfiniteFuture();
   std::string token;  // without TLS: every caller's token (auth.h); empty: all are admitted
 };
+
+// Returns the security of a port with TLS, also while the authority's key is rotated.
+StatusOr<PortSecurity> SecurityOf(const Authorities& authorities, absl::Time now);
 
 class GuardedPort {
  public:
@@ -58,17 +68,37 @@ class GuardedPort {
   // Returns the identity of the caller. kUnauthenticated: the caller is unknown; the message is a
   // sentence for the caller.
   StatusOr<Caller> Identify(const grpc::ServerContextBase& context) const;
+  // Counts this call's connection as one of the member's; more calls on it count once. `most`: how
+  // many connections the member may have; 0: any number. kResourceExhausted: it has as many; the
+  // message says what to do. Call MayConnect before LetIn.
+  Status MayConnect(const grpc::ServerContextBase& context, const Caller& caller, size_t most);
   // Marks this call's connection as known, so that it is no stranger any more. `caller` is the
   // result of Identify; the port cuts the connection at caller.until. Call LetIn after Open.
   void LetIn(const grpc::ServerContextBase& context, const Caller& caller);
   // Cuts every connection of the member with this name, and with it all calls on the connection.
-  // Returns before the connections are cut. Call Cut after Open.
+  // The connections are those for which LetIn was called before Cut, on whatever thread. Returns
+  // before they are cut. Call Cut after Open.
   void Cut(const std::string& member);
 
  private:
+  // The connections of each member.
+  struct Connected {
+    std::mutex mutex;                                      // guards the members below
+    std::unordered_map<std::string, std::string> by_peer;  // the member's name
+    std::unordered_map<std::string, size_t> of_member;
+    void Forget(const std::string& peer);
+  };
+  // Turns to the next identity when its time has come. Runs on the loop.
+  void TurnInTime();
+
   const bool tls_;
   const std::string token_;
-  const std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  using Acceptor = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
+  const Acceptor acceptor_;
+  const Acceptor next_acceptor_;  // null: the identity stays
+  const absl::Time next_from_;
+  bool turned_ = false;  // used on the loop: next_acceptor_ serves
+  Connected connected_;
   std::shared_ptr<EventLoopThread> thread_;  // set by Open
   std::unique_ptr<Listener> listener_;       // used on the loop
   std::string address_;

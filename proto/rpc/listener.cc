@@ -132,7 +132,7 @@ Listener::Listener(std::shared_ptr<EventLoop> loop, int fd, std::string address,
 
 Listener::~Listener() {
   StopListening();
-  while (!connections_.empty()) Forget(connections_.begin());
+  CutAll();
 }
 
 Status Listener::Listen() {
@@ -225,12 +225,15 @@ void Listener::Forget(Connections::iterator connection) {
   if (connection->stranger) --strangers_;
   const auto found = by_peer_.find(connection->peer);
   if (found != by_peer_.end() && found->second == connection) by_peer_.erase(found);
+  const std::string peer = connection->stranger ? "" : connection->peer;
   connections_.erase(connection);
+  if (gone_ && !peer.empty()) gone_(peer);
 }
 
 void Listener::Admit(const std::string& peer, const std::string& member,
                      std::optional<MonoTime> until) {
   const auto found = by_peer_.find(peer);
+  if (found == by_peer_.end() && gone_) gone_(peer);
   if (found == by_peer_.end() || !std::exchange(found->second->stranger, false)) return;
   --strangers_;
   const auto connection = found->second;
@@ -250,6 +253,10 @@ void Listener::Admit(const std::string& peer, const std::string& member,
 void Listener::Cut(const std::string& peer) {
   const auto found = by_peer_.find(peer);
   if (found != by_peer_.end()) Forget(found->second);
+}
+
+void Listener::CutAll() {
+  while (!connections_.empty()) Forget(connections_.begin());
 }
 
 void Listener::CutMember(const std::string& member) {

@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/event_loop.h"
@@ -59,6 +60,11 @@ class Listener {
   void Cut(const std::string& peer);
   // Cuts every connection that Admit has given to the member of this name.
   void CutMember(const std::string& member);
+  // Calls `gone` on the loop with the peer of each connection that Admit was called for, once the
+  // connection is gone.
+  void WhenGone(std::function<void(const std::string& peer)> gone) { gone_ = std::move(gone); }
+  // Cuts all connections, also of strangers.
+  void CutAll();
   // Takes no new connections; existing ones stay.
   void StopListening();
 
@@ -83,6 +89,7 @@ class Listener {
   const std::shared_ptr<EventLoop> loop_;
   const std::string address_;
   const HandOver hand_over_;
+  std::function<void(const std::string& peer)> gone_;
   int fd_;
   Connections connections_;  // oldest first
   std::unordered_map<std::string, Connections::iterator> by_peer_;

@@ -4,6 +4,7 @@
 
 #include <grpcpp/support/status.h>
 
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -14,6 +15,8 @@ namespace longhaul {
 // missing.
 grpc::Status ToGrpc(const Status& status);
 
+// Returns the message. If it is about a peer that TLS does not trust, it also says what to do.
+std::string WordsOf(const grpc::Status& status);
 // Returns the same code with the message "<what>: <message>"; with an empty `what`, with the
 // message alone. OK stays OK.
 Status FromGrpc(const grpc::Status& status, std::string_view what = {});

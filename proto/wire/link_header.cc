@@ -1,7 +1,7 @@
 #include "proto/wire/link_header.h"
 
 #include <fmt/core.h>
-#include <xxhash.h>
+#include <xxh_x86dispatch.h>  // of XXH3, the code that is fastest on this processor
 
 #include <algorithm>
 #include <memory>

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/printable.h"
 
 namespace longhaul::data {
 namespace {
@@ -28,9 +29,7 @@ Status Wrong(const std::string& problem) {
 }
 
 Status CheckHashes(const HashedFile& file, uint64_t chunk_bytes) {
-  if (file.file.empty() || file.file.find("..") != std::string::npos) {
-    return Wrong(fmt::format("'{}' is no file of it", file.file));
-  }
+  LH_RETURN_IF_ERROR(CheckInside(file.file));
   const uint64_t chunks = (file.bytes + chunk_bytes - 1) / chunk_bytes;
   if (file.chunks.size() != chunks * kHashDigits) {
     return Wrong(fmt::format("{} has {} bytes and hashes of {} digits, expected {}", file.file,
@@ -123,6 +122,20 @@ StatusOr<DataSet> FromJson(const Json& json) {
 }
 
 }  // namespace
+
+Status CheckInside(std::string_view file) {
+  bool inside = !file.empty() && file.find('\0') == std::string_view::npos;
+  for (size_t begin = 0; inside && begin <= file.size();) {
+    const size_t end = std::min(file.find('/', begin), file.size());
+    const std::string_view name = file.substr(begin, end - begin);
+    inside = !name.empty() && name != "." && name != "..";
+    begin = end + 1;
+  }
+  if (inside) return absl::OkStatus();
+  return Wrong(fmt::format(
+      "'{}' is no file of it{}", Printable(file, 200),
+      file.starts_with('/') ? "; prepare it anew, which puts token files into its folder" : ""));
+}
 
 uint64_t TokenList::tokens() const {
   uint64_t tokens = 0;
@@ -248,6 +261,25 @@ Status CheckPairs(const Mixture& mixture, bool pairs) {
               "train on them, or prepare it without --pairs to train on the chosen answers alone");
   }
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(problems);
+}
+
+std::vector<std::string> FoldersOf(const Mixture& mixture) {
+  std::vector<std::string> folders;
+  for (const Source& source : mixture.sources) folders.push_back(source.folder);
+  return folders;
+}
+
+Status CheckFolders(const std::vector<std::string>& of_list,
+                    const std::vector<std::string>& of_run_file) {
+  if (of_list.size() != of_run_file.size()) {
+    return InvalidArgument("expected a list of {} data sets, as data.sets has them, got one of {}",
+                           of_run_file.size(), of_list.size());
+  }
+  const auto [wrong, expected] = std::ranges::mismatch(of_list, of_run_file);
+  if (wrong == of_list.end()) return absl::OkStatus();
+  return InvalidArgument(
+      "expected a list of the data set in {}, as data.sets has it, got one of {}",
+      Printable(*expected, 200), Printable(*wrong, 200));
 }
 
 std::string ToJson(const Mixture& mixture) {

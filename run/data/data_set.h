@@ -20,7 +20,8 @@ namespace longhaul::data {
 // A file, or a part of one, with the hashes of its chunks. All chunks but the last have the data
 // set's chunk_bytes.
 struct HashedFile {
-  std::string file;  // relative to the data set's folder, or absolute
+  // Relative to the data set's folder, and inside it: names without "..".
+  std::string file;
   uint64_t offset = 0, bytes = 0;
   std::string chunks;  // SHA-256 of each chunk in hexadecimal, concatenated
   uint64_t ChunkCount() const { return chunks.size() / 64; }
@@ -62,6 +63,10 @@ struct DataSet {
   friend bool operator==(const DataSet&, const DataSet&) = default;
 };
 
+// Checks that a file of a list is inside the data set's folder: a relative path without empty
+// names, "." and "..". kInvalidArgument: it is not.
+Status CheckInside(std::string_view file);
+
 // Parses dataset.json, which may be hostile. kInvalidArgument names the fault.
 StatusOr<DataSet> ParseDataSet(std::string_view json);
 
@@ -98,6 +103,14 @@ Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents 
 // Checks that all data sets are of preferences, or with `pairs` false that none is.
 // kInvalidArgument has all reasons why not, a line each.
 Status CheckPairs(const Mixture& mixture, bool pairs);
+
+// The folder of each source, in order.
+std::vector<std::string> FoldersOf(const Mixture& mixture);
+// Checks that the list of a mixture is of the folders that a run file names, in the same order:
+// whoever wrote the list must not lead its readers elsewhere. kInvalidArgument names the first
+// folder that differs.
+Status CheckFolders(const std::vector<std::string>& of_list,
+                    const std::vector<std::string>& of_run_file);
 
 // Equal mixtures have equal JSON. MixtureFromJson takes any text, also a hostile one, and returns
 // kInvalidArgument if the text does not have ToJson's form; it does not call CheckMixture.

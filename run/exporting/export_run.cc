@@ -185,6 +185,7 @@ StatusOr<std::vector<published::SmallFile>> TokenizerOfSets(ExportSource& source
   LH_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMostListBytes));
   std::filesystem::remove(path);
   LH_ASSIGN_OR_RETURN(const data::Mixture mixture, data::MixtureFromJson(json));
+  LH_RETURN_IF_ERROR(data::CheckFolders(data::FoldersOf(mixture), spec.data.Folders()));
   const data::Source& first = mixture.sources.front();
   if (first.set.tokenizer.empty()) return std::vector<published::SmallFile>();
   LH_ASSIGN_OR_RETURN(auto files, TokenizerIn(first, source, folder));

@@ -141,6 +141,12 @@ struct DataSpec {
   std::string list_sha256;
   uint32_t vocabulary = 0;
   bool masks = false;
+  // The `from` of each of `sets`.
+  std::vector<std::string> Folders() const {
+    std::vector<std::string> folders;
+    for (const DataSource& source : sets) folders.push_back(source.from);
+    return folders;
+  }
   friend bool operator==(const DataSpec&, const DataSpec&) = default;
 };
 

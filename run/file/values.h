@@ -59,7 +59,7 @@ using MemberAt = std::remove_cvref_t<std::invoke_result_t<At, RunSpec&>>;
 // `schema`: members of the JSON Schema's object. Reading calls `at` only when a file has the key,
 // because `at` may create the member's section.
 template <class At, class Make, class Text>
-Value Bound(At at, const Make& make, const Text& text, std::string schema) {
+Value Bound(At at, Make make, const Text& text, std::string schema) {
   Value value;
   value.field = [at, make](const std::string& name, Draft* draft) {
     Field field = make(name, nullptr);

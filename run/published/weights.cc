@@ -13,6 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/printable.h"
 #include "codec/convert.h"
 #include "run/model/lora.h"
 #include "run/published/safetensors.h"
@@ -275,6 +276,14 @@ StatusOr<std::vector<std::byte>> ReadTensor(const std::string& folder, const Ten
   hash.Update(bytes);
   if (hash.HexDigest() == tensor.sha256) return bytes;
   return DataLoss("'{}' in {} is not what the run began with", tensor.name, path);
+}
+
+Status CheckPlace(const std::string& of_list, const std::string& from) {
+  const bool at_address = !from.starts_with('/') && from.find("://") != std::string::npos;
+  if (at_address ? of_list == from : of_list.empty()) return absl::OkStatus();
+  return InvalidArgument(
+      "expected a list of the weights in {}, as model.from has it, got one of {}",
+      Printable(from, 200), of_list.empty() ? "a folder" : Printable(of_list, 200));
 }
 
 std::string ToJson(const Weights& weights) {

@@ -87,6 +87,10 @@ Status HashTensors(const std::string& folder, Weights* weights,
 // short, or the hash differs; an empty `sha256` is not checked.
 StatusOr<std::vector<std::byte>> ReadTensor(const std::string& folder, const Tensor& tensor);
 
+// Checks that a list with the address `of_list`, "" for one of a folder, is of the model that a run
+// file names as `from`, a folder or an address. kInvalidArgument: of another one.
+Status CheckPlace(const std::string& of_list, const std::string& from);
+
 // Equal weights have equal JSON. FromJson returns kInvalidArgument if `json` does not have ToJson's
 // form, or if a tensor has neither a hash nor a file in `versions` that holds its bytes.
 std::string ToJson(const Weights& weights);

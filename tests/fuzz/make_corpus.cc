@@ -22,6 +22,7 @@
 #include "run/tokens/pieces.h"
 #include "run/tokens/token_file.h"
 #include "tests/conformance/codec/codec_fixture.h"
+#include "tests/fuzz/corpus.h"
 #include "tests/fuzz/replica_seeds.h"
 #include "transport/collective/core/message.h"
 #include "transport/collective/host/header.h"
@@ -31,29 +32,6 @@
 
 namespace longhaul {
 namespace {
-
-class Corpus {
- public:
-  explicit Corpus(std::string folder) : folder_(std::move(folder)) {}
-
-  void Put(const std::string& target, const std::string& name, std::string_view bytes) const {
-    const std::string path = folder_ + "/" + target;
-    Must(MakeDirectories(path));
-    Must(WriteFileAtomic(path + "/" + name, bytes));
-  }
-  void Put(const std::string& target, const std::string& name,
-           std::span<const std::byte> bytes) const {
-    Put(target, name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  }
-  static void Must(const Status& status) {
-    if (status.ok()) return;
-    fmt::print(stderr, "fuzz_corpus: {}\n", Message(status));
-    std::exit(1);
-  }
-
- private:
-  const std::string folder_;
-};
 
 void PutBlobs(const Corpus& corpus) {
   using namespace codec;  // NOLINT(google-build-using-namespace)
@@ -270,4 +248,6 @@ int main(int argc, char** argv) {
   longhaul::PutRows(corpus);
   longhaul::PutDamages(corpus);
   longhaul::PutCollectives(corpus);
+  longhaul::PutPeers(corpus);
+  longhaul::PutMembers(corpus);
 }

@@ -16,7 +16,8 @@ STATE = ["coordinator/state/" + folder for folder in
 # What every component of the state machine may use.
 STATE_BASE = BASE + RUN + ["messages", "planner", "coordinator/state/books",
                            *("coordinator/state/" + header for header in (
-                               "blob_names.h", "commands.h", "events.h", "ids.h", "layer_times.h", "options.h",
+                               "blob_names.h", "commands.h", "events.h", "ids.h", "layer_times.h", "member_limits.h",
+                               "options.h",
                                "resume.h", "run_record.h", "text.h"))]
 ALLOWED = {
     "base": [],

@@ -201,6 +201,9 @@ class FaultyBackend : public Backend {
     return Wrap(state_, std::move(channel));
   }
 
+  std::shared_ptr<void> AdmitPeers(const std::vector<std::string>& addresses) override {
+    return inner_->AdmitPeers(addresses);
+  }
   void Shutdown(std::function<void()> done) override { inner_->Shutdown(std::move(done)); }
 
  private:

@@ -8,8 +8,10 @@
 
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -49,7 +51,9 @@ void Say(int fd, RelayWord word) {
 class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
  public:
   Desk(std::shared_ptr<EventLoop> loop, RelayOptions options)
-      : loop_(std::move(loop)), options_(std::move(options)) {}
+      : loop_(std::move(loop)), options_(std::move(options)) {
+    if (options_.scoped) scopes_.emplace();
+  }
 
   StatusOr<std::string> Open() {
     LH_ASSIGN_OR_RETURN(listener_, Listener::Create(loop_, options_.listen,
@@ -62,6 +66,20 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     while (!guests_.empty()) Drop(guests_.begin()->second);
     while (!pairs_.empty()) Separate(pairs_.begin()->first);
     listener_.reset();
+  }
+
+  void Serve(std::vector<std::string> scopes) {
+    scopes_.emplace(std::make_move_iterator(scopes.begin()), std::make_move_iterator(scopes.end()));
+    std::vector<SharedGuest> waiting;
+    for (const auto& [place, guest] : waiting_) {
+      if (!IsServed(place.name)) waiting.push_back(guest);
+    }
+    for (const SharedGuest& guest : waiting) TurnAway(guest, RelayWord::kNobody);
+    std::vector<PairId> pairs;
+    for (const auto& [id, pair] : pairs_) {
+      if (!IsServed(id.first)) pairs.push_back(id);
+    }
+    for (const PairId& id : pairs) Separate(id);
   }
 
   RelayStats stats() const {
@@ -88,6 +106,10 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
     std::shared_ptr<Pipe> pipe;
   };
   using PairId = std::pair<std::string, uint64_t>;  // by name and time
+
+  bool IsServed(std::string_view name) const {
+    return !scopes_ || scopes_->contains(name.substr(0, kScopeBytes));
+  }
 
   void Greet(UniqueFd fd) {
     const auto guest = std::make_shared<Guest>();
@@ -128,6 +150,13 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
       LogAboutPeer(LogLevel::kWarn, guest->peer.substr(0, guest->peer.rfind(':')),
                    fmt::format("the relay refused {}: {}", guest->peer, Message(claim.status())));
       return TurnAway(guest, RelayWord::kRefused);
+    }
+    if (!IsServed(claim->name)) {
+      ++refused_;
+      LogAboutPeer(LogLevel::kDebug, guest->peer.substr(0, guest->peer.rfind(':')),
+                   fmt::format("the relay refused {}: its ticket's epoch is over, or has not begun",
+                               guest->peer));
+      return TurnAway(guest, RelayWord::kNobody);
     }
     if (waiting_.size() >= options_.most_waiting || pairs_.size() >= options_.most_pipes) {
       LogAboutPeer(LogLevel::kWarn, "relay",
@@ -239,6 +268,7 @@ class Relay::Desk : public std::enable_shared_from_this<Relay::Desk> {
   std::map<int, SharedGuest> guests_;  // those that wait among them
   Places waiting_;
   std::map<PairId, Pair> pairs_;
+  std::optional<std::set<std::string, std::less<>>> scopes_;  // nullopt: all are served
   uint64_t next_ = 1;
   std::atomic<size_t> waiting_count_ = 0, pipe_count_ = 0;
   std::atomic<uint64_t> joined_ = 0, refused_ = 0, bytes_ = 0;
@@ -263,6 +293,11 @@ StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) {
 
 Relay::~Relay() {
   thread_->RunAndWait([this] { desk_->Close(); });
+}
+
+void Relay::Serve(std::vector<std::string> scopes) {
+  thread_->loop()->Post(
+      [desk = desk_, scopes = std::move(scopes)]() mutable { desk->Serve(std::move(scopes)); });
 }
 
 RelayStats Relay::stats() const {

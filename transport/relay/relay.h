@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/event_loop.h"
@@ -33,9 +34,13 @@ struct RelayOptions {
   // for a while if it reconnects before the relay has noticed that the old two broke.
   size_t most_of_a_name = 4;
   size_t most_pipes = 1024;  // joined pairs; each has two buffers of kPipeBufferBytes
+  // True: only tickets of the scopes of Serve (ticket.h) count, and none before the first call of
+  // Serve. False: all tickets of this relay count until then.
+  bool scoped = false;
 };
 
-// `refused` counts connections whose ticket was wrong or had expired. `bytes` counts the bytes that
+// `refused` counts connections whose ticket was wrong, had expired or
+// was of a scope that is not served. `bytes` counts the bytes that
 // were passed on, in both directions.
 struct RelayStats {
   size_t waiting = 0, pipes = 0;
@@ -52,6 +57,10 @@ class Relay {
 
   const std::string& address() const { return address_; }  // with the real port
   RelayStats stats() const;
+  // Replaces the scopes whose tickets count. Connections with other tickets are closed, joined ones
+  // too. New ones with such tickets are told RelayWord::kNobody, so their ends try again: the
+  // coordinator may name their scope in a moment. Returns before the connections are closed.
+  void Serve(std::vector<std::string> scopes);
 
  private:
   class Desk;  // runs on the loop

@@ -11,6 +11,10 @@
 //              key, over the answer's other fields and the nonce
 //   relay  ->  one byte, RelayWord; after kJoined follow the bytes that the other end sends
 //
+// A ticket's name begins with its scope, which the tickets of one epoch of a run share. The
+// coordinator tells its relays which scopes count now, so a ticket ends with its epoch: when the
+// run ends, or goes on without a worker that was revoked.
+//
 // A way is a relay's address with a ticket, as text: "203.0.113.7:7071#" and hexadecimal digits. A
 // way without a host, ":7071#...", means a relay at the coordinator's host, which each worker
 // reaches by its own name for it. Pure functions, except LoadOrMakeSecret.
@@ -26,6 +30,7 @@
 namespace longhaul::relay {
 
 inline constexpr size_t kSecretBytes = 32, kNameBytes = 32, kNonceBytes = 32, kProofBytes = 32;
+inline constexpr size_t kScopeBytes = 16;  // of kNameBytes
 inline constexpr std::string_view kMagic = "LHRELAY1";
 inline constexpr size_t kGreetingBytes = 8 + kNonceBytes;
 inline constexpr size_t kAnswerBytes = 1 + 8 + kNameBytes + kProofBytes;
@@ -40,10 +45,16 @@ enum class RelayWord : uint8_t {
 };
 
 struct Ticket {
-  std::string name;      // kNameBytes
+  std::string name;      // kNameBytes; the first kScopeBytes are the scope
   uint64_t until_s = 0;  // Unix time until which the two ends may meet, in seconds
   std::string key;       // secret, known only to the relay, the coordinator and the two ends
 };
+
+// Returns the scope of the tickets of one epoch, from the link secret of its run.
+std::string ScopeOf(std::string_view link_secret, uint64_t epoch);
+// Returns the name of the ticket for one link of an epoch. `link`: text that is different for each
+// link with this secret.
+std::string NameOf(std::string_view link_secret, uint64_t epoch, std::string_view link);
 
 // Makes a ticket. `name` must have kNameBytes, and `relay_secret` kSecretBytes.
 Ticket MakeTicket(std::string_view relay_secret, std::string_view name, uint64_t until_s);

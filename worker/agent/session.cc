@@ -123,7 +123,9 @@ Session::Ending Session::Connect() {
     // gRPC allows one read and one write at a time, so writing has a thread of its own.
     std::thread writer([this, &stream] { WriteLoop(stream.get()); });
     v1::WorkerCommand command;
+    bool noted = false;
     while (stream->Read(&command)) {
+      if (!std::exchange(noted, true)) options_.access->NoteAuthority(context);
       if (!HandleCommand(std::move(command))) {
         // Cancelled only here: after the coordinator has ended the stream, cancelling could hide
         // its reason.

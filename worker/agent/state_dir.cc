@@ -10,13 +10,14 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "base/file.h"
+#include "base/private_files.h"
 
 namespace longhaul::worker {
 namespace {
 
 StatusOr<UniqueFd> Lock(const std::string& folder) {
   const std::string path = folder + "/lock";
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) return FromErrno(fmt::format("cannot open {}", path), errno);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     return FailedPrecondition(
@@ -67,7 +68,7 @@ StatusOr<std::string> LoadWorkerId(const std::string& folder) {
 }  // namespace
 
 StatusOr<StateDir> StateDir::Open(const std::string& path) {
-  LH_RETURN_IF_ERROR(MakeDirectories(path));
+  LH_RETURN_IF_ERROR(MakePrivateDirectories(path));
   LH_ASSIGN_OR_RETURN(UniqueFd lock, Lock(path));
   LH_RETURN_IF_ERROR(CheckFormat(path));
   LH_ASSIGN_OR_RETURN(std::string worker_id, LoadWorkerId(path));

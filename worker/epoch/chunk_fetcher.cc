@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +14,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/remote/address.h"
+#include "base/root_folders.h"
 #include "worker/epoch/remote_objects.h"
 
 namespace longhaul::worker {
@@ -111,15 +111,13 @@ class AddressReader {
   std::map<std::string, remote::Version> versions_;  // of the files that were looked at
 };
 
-StatusOr<Bytes> FromFolder(const std::string& path, uint64_t offset, uint64_t bytes,
-                           const std::string& sha256) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return NotFound("cannot open {}", path);
-  in.seekg(static_cast<std::streamoff>(offset));
+StatusOr<Bytes> FromFolder(const RootFolders* roots, const std::string& path, uint64_t offset,
+                           uint64_t bytes, const std::string& sha256) {
+  static const RootFolders kNone;
+  const StatusOr<FileBeneath> file = (roots == nullptr ? kNone : *roots).OpenFile(path);
+  if (!file.ok()) return Annotate(file.status(), path);
   Bytes chunk(bytes);
-  if (!in.read(reinterpret_cast<char*>(chunk.data()), static_cast<std::streamsize>(bytes))) {
-    return DataLoss("{} is shorter than it was", path);
-  }
+  if (!file->Read(offset, chunk).ok()) return DataLoss("{} is shorter than it was", path);
   LH_RETURN_IF_ERROR(CheckHash(chunk, sha256, path, offset));
   return chunk;
 }
@@ -139,15 +137,14 @@ StatusOr<Bytes> FromCoordinator(BlobFetcher& blobs, const std::string& sha256, u
 
 }  // namespace
 
-FetchChunk FetchFromPlace(std::shared_ptr<const remote::Store> objects) {
+FetchChunk FetchFromPlace(const RootFolders* roots, std::shared_ptr<const remote::Store> objects) {
   const auto addresses = std::make_shared<AddressReader>(std::move(objects));
-  return [addresses](const data::Source& source, const data::HashedFile& file, uint64_t chunk,
-                     const ChunkGivenUp& given_up) -> StatusOr<Bytes> {
+  return [roots, addresses](const data::Source& source, const data::HashedFile& file,
+                            uint64_t chunk, const ChunkGivenUp& given_up) -> StatusOr<Bytes> {
     if (source.at_address()) return addresses->Read(source, file, chunk, given_up);
-    const std::string path =
-        file.file.starts_with('/') ? file.file : source.folder + "/" + file.file;
-    return FromFolder(path, file.offset + chunk * source.set.chunk_bytes,
-                      BytesOf(source, file, chunk), file.ChunkSha256(chunk));
+    return FromFolder(roots, source.folder + "/" + file.file,
+                      file.offset + chunk * source.set.chunk_bytes, BytesOf(source, file, chunk),
+                      file.ChunkSha256(chunk));
   };
 }
 

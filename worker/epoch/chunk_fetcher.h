@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/remote/store.h"
+#include "base/root_folders.h"
 #include "worker/data/set_chunks.h"
 #include "worker/epoch/blob_fetcher.h"
 
@@ -15,8 +16,9 @@ namespace longhaul::worker {
 // submitted, with kCancelled if the chunk is no longer wanted, and with kUnavailable or
 // kDeadlineExceeded if the source could not be reached for some minutes.
 //
-// `objects` reads at addresses. Null: sets at addresses are refused.
-FetchChunk FetchFromPlace(std::shared_ptr<const remote::Store> objects);
+// `roots`: the folders of this machine that may be read, which must outlive the returned function;
+// null: none. `objects` reads at addresses. Null: sets at addresses are refused.
+FetchChunk FetchFromPlace(const RootFolders* roots, std::shared_ptr<const remote::Store> objects);
 // `blobs` must outlive the returned function. The function deletes each fetched file from `blobs`
 // after reading it.
 FetchChunk FetchFromCoordinator(BlobFetcher* blobs);

@@ -37,7 +37,7 @@ ChunkPair::Way WayOf(uint32_t number, const Cell& dialler, const Cell& dialled, 
   const bool dials = dialler.id == me;
   return {.number = EdgeId(number),
           .dials = dials,
-          .addresses = dials ? AddressesOf(dialled, transport) : std::vector<std::string>()};
+          .addresses = AddressesOf(dials ? dialled : dialler, transport)};
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ struct ChunkPair {
   struct Way {
     EdgeId number;                       // the same at both ends; not an edge of the plan
     bool dials = false;                  // this cell dials
-    std::vector<std::string> addresses;  // of the peer; empty if this cell does not dial
+    std::vector<std::string> addresses;  // of the peer; may be empty if this cell does not dial
   };
   std::vector<Way> ways;  // empty: neither cell has an address, so no link is possible
 };

@@ -76,12 +76,13 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
   void Begin(const ChunkPeersOptions& options) {
     opening_ = pair_.ways.size();
     const Deadline deadline = Deadline::After(kOpenLimit);
-    const transport::LinkOptions link{.heartbeat_interval = kHeartbeat,
-                                      .suspect_after = kSuspectAfter,
-                                      .peer_timeout = options.peer_timeout,
-                                      .credits = 2 * kPiecesUnderWay,
-                                      .sealed = options.sealed};
+    transport::LinkOptions link{.heartbeat_interval = kHeartbeat,
+                                .suspect_after = kSuspectAfter,
+                                .peer_timeout = options.peer_timeout,
+                                .credits = 2 * kPiecesUnderWay,
+                                .sealed = options.sealed};
     for (size_t i = 0; i < pair_.ways.size(); ++i) {
+      link.peer_at = pair_.ways[i].addresses;
       const auto handler = std::make_shared<Way>(shared_from_this(), i);
       const auto opened = [self = shared_from_this(), i](StatusOr<std::shared_ptr<Link>> open) {
         self->OnOpened(i, std::move(open));

@@ -41,6 +41,7 @@ StatusOr<std::shared_ptr<const data::Mixture>> EpochInputs::FetchMixture(
                                               Deadline::After(kFetchLimit), cancelled_));
   LH_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMostListBytes));
   LH_ASSIGN_OR_RETURN(data::Mixture mixture, data::MixtureFromJson(json));
+  LH_RETURN_IF_ERROR(data::CheckFolders(data::FoldersOf(mixture), spec.data.Folders()));
   LH_RETURN_IF_ERROR(data::CheckMixture(mixture, spec.model.context, spec.data.mask_documents));
   LH_RETURN_IF_ERROR(data::CheckPairs(mixture, spec.train.dpo.has_value()));
   return std::make_shared<const data::Mixture>(std::move(mixture));
@@ -51,12 +52,12 @@ StatusOr<std::shared_ptr<WindowSource>> EpochInputs::FetchText(
     const GivenUp& given_up) const {
   if (mixture) {
     std::shared_ptr<const remote::Store> objects;
-    if (resources_.objects != nullptr) objects = resources_.objects->OpenForData(assignment_.run);
+    if (resources_.objects != nullptr) objects = resources_.objects->OpenFor(assignment_.run);
     auto chunks = std::make_shared<SetChunks>(
         SetChunksOptions{.mixture = std::move(mixture),
                          .memory_bytes = spec.data.memory_bytes,
-                         .from_place = FetchFromPlace(std::move(objects)),
-                         .from_coordinator = FetchFromCoordinator(resources_.blobs)});
+                         .from_place = FetchFromPlace(resources_.roots, std::move(objects)),
+                         .from_coordinator = FetchFromCoordinator(resources_.pieces)});
     return WindowsOfSets({.chunks = std::move(chunks),
                           .context = spec.model.context,
                           .validation_share = spec.validation.share});
@@ -106,7 +107,7 @@ Status EpochInputs::LoadWeights(const RunSpec& spec, Stage& model) const {
   LH_ASSIGN_OR_RETURN(
       WeightsReader weights,
       WeightsReader::Open(
-          spec, resources_.blobs,
+          spec, resources_.roots, resources_.pieces,
           resources_.objects == nullptr ? nullptr : resources_.objects->OpenFor(assignment_.run),
           Deadline::After(kWeightsLimit), cancelled_));
   LH_RETURN_IF_ERROR(

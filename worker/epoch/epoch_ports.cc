@@ -310,18 +310,21 @@ void EpochPorts::BeginToOpen(const RunSpec& spec, const Opening& opening, Deadli
   };
   const auto ways = ways_.find(edge.id);
   std::vector<std::string> addresses;
-  if (ways != ways_.end()) addresses = ways->second;
+  const Endpoint* endpoint = assignment_.Find(edge.PeerOf(cell_))->EndpointOf(edge.transport);
+  if (ways != ways_.end()) {
+    addresses = ways->second;
+  } else if (endpoint != nullptr) {
+    addresses = endpoint->addresses;
+  }
   const transport::LinkOptions options{.peer_timeout = spec.peer_timeout,
                                        .credits = opening.port->credits(),
                                        .sealed = assignment_.sealed,
-                                       .wait_at = addresses};
+                                       .peer_at = addresses};
   const std::string& secret = secrets_.at(edge.id);
   if (edge.dialler() != cell_) {
     TransportOf(edge)->Expect(KeyOf(edge.id), secret, opening.port, options, deadline, done);
     return;
   }
-  const Endpoint* endpoint = assignment_.Find(edge.PeerOf(cell_))->EndpointOf(edge.transport);
-  if (addresses.empty() && endpoint != nullptr) addresses = endpoint->addresses;
   const std::lock_guard lock(mutex_);  // Readdress comes before or after, not between
   if (const auto moved = moved_.find(edge.id); moved != moved_.end()) addresses = moved->second;
   TransportOf(edge)->Dial(addresses, KeyOf(edge.id), secret, opening.port, options, deadline, done);

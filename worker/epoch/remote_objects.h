@@ -24,17 +24,13 @@ class RemoteObjects {
   RemoteObjects(remote::Settings settings, http::HostRules hosts,
                 std::shared_ptr<ObjectSigner> signer);
 
-  // A store for the objects that this run names.
+  // A store for the objects that this run names. It asks the servers of `hosts` alone, also where
+  // the coordinator signs an address.
   std::shared_ptr<const remote::Store> OpenFor(const RunId& run) const;
-  // As OpenFor. The store may ask every public server by https, because chunks of data sets have
-  // hashes that were known before.
-  std::shared_ptr<const remote::Store> OpenForData(const RunId& run) const;
   // Null: this worker uses its own credentials.
   const std::shared_ptr<ObjectSigner>& signer() const { return signer_; }
 
  private:
-  std::shared_ptr<const remote::Store> Open(const RunId& run, http::HostRules hosts) const;
-
   const remote::Settings settings_;
   const http::HostRules hosts_;
   const std::shared_ptr<ObjectSigner> signer_;

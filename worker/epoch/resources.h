@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/root_folders.h"
 #include "longhaul/v1/worker.pb.h"
 #include "transport/p2p/link.h"
 #include "worker/checkpoint/shard_store.h"
@@ -32,11 +33,17 @@ struct Resources {
   // times are measured on the first device, and for a group of ranks on one device for each rank.
   std::vector<WorkerDevice> devices;
   CodecThread* codec_thread = nullptr;
-  ShardStore* shards = nullptr;         // this worker's checkpoint files
-  BlobFetcher* blobs = nullptr;         // fetches texts, data sets and weights
+  ShardStore* shards = nullptr;  // this worker's checkpoint files
+  BlobFetcher* blobs = nullptr;  // fetches texts and lists of data sets
+  // Fetches chunks, tensors and lists of weights, which are deleted when they have been read. Apart
+  // from `blobs`, whose files stay: a run must not get what was fetched for somebody else's run by
+  // naming its hash as a chunk.
+  BlobFetcher* pieces = nullptr;
   BlobFetcher* shard_copies = nullptr;  // fetches shards of other workers, for a stage that resumes
   ShardCourier* courier = nullptr;      // checks shards, and uploads them to the coordinator
   TrafficWatch* traffic = nullptr;
+  // Folders of this machine whose files a run may name. Null: none.
+  const RootFolders* roots = nullptr;
   // Reads models and data sets at addresses. Null: this worker reads none.
   const RemoteObjects* objects = nullptr;
   ShardTransfers* transfers = nullptr;  // copies shards from worker to worker

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "worker/epoch/remote_objects.h"
 
 namespace longhaul::worker {
@@ -15,23 +16,27 @@ constexpr uint64_t kMostWeightsListBytes = 256 << 20;
 
 }  // namespace
 
-WeightsReader::WeightsReader(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
-                             std::function<bool()> cancelled)
+WeightsReader::WeightsReader(const RunSpec& spec, const RootFolders* roots, BlobFetcher* blobs,
+                             Deadline deadline, std::function<bool()> cancelled)
     : model_(spec.model),
       folder_(spec.weights.from),
       adapters_folder_(spec.weights.adapters),
+      roots_(roots),
       blobs_(blobs),
       deadline_(deadline),
       cancelled_(std::move(cancelled)) {}
 
-StatusOr<WeightsReader> WeightsReader::Open(const RunSpec& spec, BlobFetcher* blobs,
+StatusOr<WeightsReader> WeightsReader::Open(const RunSpec& spec, const RootFolders* roots,
+                                            BlobFetcher* blobs,
                                             std::shared_ptr<const remote::Store> objects,
                                             Deadline deadline, std::function<bool()> cancelled) {
-  WeightsReader reader(spec, blobs, deadline, std::move(cancelled));
+  WeightsReader reader(spec, roots, blobs, deadline, std::move(cancelled));
   const StatusOr<std::string> path = blobs->Fetch(spec.weights.sha256, deadline, reader.cancelled_);
   if (!path.ok()) return Annotate(path.status(), "the list of weights");
   LH_ASSIGN_OR_RETURN(const std::string json, ReadFile(*path, kMostWeightsListBytes));
+  blobs->Forget(spec.weights.sha256);
   LH_ASSIGN_OR_RETURN(reader.weights_, published::FromJson(json));
+  LH_RETURN_IF_ERROR(published::CheckPlace(reader.weights_.from, spec.weights.from));
   if (reader.weights_.from.empty()) return reader;
   if (objects == nullptr) {
     return FailedPrecondition("the model is at an address, and this worker reads none");
@@ -55,10 +60,30 @@ StatusOr<std::vector<std::byte>> WeightsReader::FromAddress(const published::Ten
                             AdviceOnAddresses(bytes.status())));
 }
 
+StatusOr<std::vector<std::byte>> WeightsReader::FromFolder(const published::Tensor& tensor) const {
+  static const RootFolders kNone;
+  const std::string path = fmt::format(
+      "{}/{}", published::IsOfAdapter(tensor) ? adapters_folder_ : folder_, tensor.file);
+  const StatusOr<FileBeneath> file = (roots_ == nullptr ? kNone : *roots_).OpenFile(path);
+  if (!file.ok()) return Annotate(file.status(), path);
+  const auto changed = [&] {
+    return DataLoss("'{}' in {} is not what the run began with", tensor.name, path);
+  };
+  // Before there is memory for what a foreign list promises.
+  if (tensor.offset > file->bytes() || tensor.bytes > file->bytes() - tensor.offset) {
+    return changed();
+  }
+  std::vector<std::byte> bytes(tensor.bytes);
+  if (!file->Read(tensor.offset, bytes).ok()) return changed();
+  Sha256 hash;
+  hash.Update(bytes);
+  if (hash.HexDigest() != tensor.sha256) return changed();
+  return bytes;
+}
+
 StatusOr<std::vector<std::byte>> WeightsReader::BytesOf(const published::Tensor& tensor) {
   if (weights_.IsRemote(tensor)) return FromAddress(tensor);
-  StatusOr<std::vector<std::byte>> bytes =
-      published::ReadTensor(published::IsOfAdapter(tensor) ? adapters_folder_ : folder_, tensor);
+  StatusOr<std::vector<std::byte>> bytes = FromFolder(tensor);
   if (bytes.ok()) {
     bytes_from_folder_ += tensor.bytes;
     return bytes;

@@ -11,9 +11,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/remote/store.h"
+#include "base/root_folders.h"
 #include "base/status.h"
 #include "run/file/run_spec.h"
 #include "run/model/family.h"
@@ -26,10 +28,13 @@ namespace longhaul::worker {
 class WeightsReader {
  public:
   // Fetches the list of the model's tensors. `spec` must name weights. `blobs` must outlive the
-  // result; each fetched tensor is deleted from `blobs` after reading. `objects` may be null: then
-  // models at addresses are refused. This call and Read block, pass `deadline` and `cancelled` to
-  // BlobFetcher::Fetch and to the store, and return their errors.
-  static StatusOr<WeightsReader> Open(const RunSpec& spec, BlobFetcher* blobs,
+  // result; the list and each tensor that is fetched are deleted from `blobs` after reading.
+  // `roots`: the folders of this machine that may be read, which must outlive the result; null:
+  // none. `objects` may be null: then models at addresses are refused. This call and Read block,
+  // pass `deadline` and `cancelled` to BlobFetcher::Fetch and to the store, and return their
+  // errors. kInvalidArgument: the list is of another model than spec.weights.from.
+  static StatusOr<WeightsReader> Open(const RunSpec& spec, const RootFolders* roots,
+                                      BlobFetcher* blobs,
                                       std::shared_ptr<const remote::Store> objects,
                                       Deadline deadline, std::function<bool()> cancelled);
 
@@ -44,13 +49,15 @@ class WeightsReader {
   uint64_t bytes_from_address() const { return bytes_from_address_; }
 
  private:
-  WeightsReader(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
-                std::function<bool()> cancelled);
+  WeightsReader(const RunSpec& spec, const RootFolders* roots, BlobFetcher* blobs,
+                Deadline deadline, std::function<bool()> cancelled);
+  StatusOr<std::vector<std::byte>> FromFolder(const published::Tensor& tensor) const;
   StatusOr<std::vector<std::byte>> BytesOf(const published::Tensor& tensor);
   StatusOr<std::vector<std::byte>> FromAddress(const published::Tensor& tensor);
 
   const ModelSpec model_;
   const std::string folder_, adapters_folder_;
+  const RootFolders* const roots_;
   BlobFetcher* const blobs_;
   const Deadline deadline_;
   const std::function<bool()> cancelled_;

@@ -271,7 +271,10 @@ void ShardTransfers::Open(const v1::WorkerCommand& command, uint64_t check,
     conversation->OnOpened(std::move(link));
   };
   const std::vector<std::string> addresses(path.addresses().begin(), path.addresses().end());
-  const transport::LinkOptions options{.sealed = path.sealed(), .wait_at = addresses};
+  std::vector<std::string> peer_at(path.dialler_addresses().begin(),
+                                   path.dialler_addresses().end());
+  if (peer_at.empty()) peer_at = addresses;  // of a relay
+  const transport::LinkOptions options{.sealed = path.sealed(), .peer_at = std::move(peer_at)};
   transport->second->Open(path.dial(), addresses, key, path.link_secret(), conversation, options,
                           deadline, opened);
 }

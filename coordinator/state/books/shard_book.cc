@@ -140,6 +140,14 @@ bool ShardBook::IsInUse(const RunId& run) const {
   return std::ranges::any_of(checks_, [&](const auto& entry) { return entry.second.run == run; });
 }
 
+std::vector<std::pair<RunId, Epoch>> ShardBook::Transfers() const {
+  std::vector<std::pair<RunId, Epoch>> transfers;
+  for (const auto& [id, check] : checks_) {
+    if (check.to) transfers.emplace_back(check.run, check.epoch);
+  }
+  return transfers;
+}
+
 std::vector<std::string> ShardBook::ExpectedCopies() const {
   std::vector<std::string> expected;
   for (const auto& [id, check] : checks_) {

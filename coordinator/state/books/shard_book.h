@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -130,6 +131,8 @@ class ShardBook {
   // object at this address. `from`: as in ExpectsCopy.
   bool MovesObject(const RunId& run, const std::string& address, bool writes,
                    const std::optional<WorkerId>& from) const;
+  // Returns the run and epoch of each check under way in which a worker sends files to another one.
+  std::vector<std::pair<RunId, Epoch>> Transfers() const;
   // Returns the hashes of all files that workers must send the coordinator.
   std::vector<std::string> ExpectedCopies() const;
   // Returns when the next check is late; MonoTime::max(): never.

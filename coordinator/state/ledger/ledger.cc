@@ -155,13 +155,14 @@ Run* Ledger::FindRun(const RunId& id) {
   return it == runs_.end() ? nullptr : &it->second;
 }
 
-StatusOr<const Run*> Ledger::RunCalled(std::string_view id_or_name) const {
-  if (const auto it = runs_.find(RunId(std::string(id_or_name))); it != runs_.end()) {
-    return &it->second;
-  }
+StatusOr<const Run*> Ledger::RunCalled(std::string_view id_or_name,
+                                       std::optional<std::string_view> owner) const {
+  const auto counts = [&](const Run& run) { return !owner || run.record.owner == *owner; };
+  const auto it = runs_.find(RunId(std::string(id_or_name)));
+  if (it != runs_.end() && counts(it->second)) return &it->second;
   const Run* newest = nullptr;
   for (const auto& [id, run] : runs_) {
-    if (run.record.spec.name != id_or_name) continue;
+    if (run.record.spec.name != id_or_name || !counts(run)) continue;
     if (newest == nullptr || run.order > newest->order) newest = &run;
   }
   if (newest != nullptr) return newest;

@@ -60,6 +60,11 @@ class Ledger {
   void Do(T command) {
     out_.commands.emplace_back(std::move(command));
   }
+  // Puts the command before the others of this tick.
+  template <class T>
+  void DoFirst(T command) {
+    out_.commands.emplace(out_.commands.begin(), std::move(command));
+  }
   template <class T>
   void Write(T write) {
     out_.writes.emplace_back(std::move(write));
@@ -118,9 +123,11 @@ class Ledger {
   Run& Load(RunRecord record);
   // Null: there is no such run.
   Run* FindRun(const RunId& id);
-  // Returns the run with this id, else the newest run with this name. kNotFound: there is none.
+  // Returns the run with this id, else the newest run with this name. `owner`: if set, only runs of
+  // this owner count. kNotFound: there is none; the message is the same whether others have one.
   StatusOr<Run*> RunCalled(std::string_view id_or_name);
-  StatusOr<const Run*> RunCalled(std::string_view id_or_name) const;
+  StatusOr<const Run*> RunCalled(std::string_view id_or_name,
+                                 std::optional<std::string_view> owner = std::nullopt) const;
   std::vector<Run*> RunsInOrder();  // oldest first
   // Returns the stage that this process of the worker has in the run; null: it has none.
   StageRecord* StageOf(Run& run, const Worker& worker);

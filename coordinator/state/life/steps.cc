@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "coordinator/state/ledger/sane.h"
@@ -16,6 +17,7 @@ namespace {
 // Steps that wait for some stages' reports. Where the coordinator was away, one stage tells all
 // that it has kept before another is back; more means that reports were lost.
 constexpr size_t kMaxPartialSteps = 8192;
+constexpr uint64_t kMaxPartialBytes = 32 << 20;
 constexpr size_t kRecentSteps = 32;
 constexpr absl::Duration kStoreStepEvery = absl::Seconds(1);
 
@@ -102,6 +104,7 @@ bool Steps::OnStep(Run& run, StageRecord& stage, const Worker& worker,
   reports.resize(run.stages.size());
   if (reports[stage.place]) return true;
   reports[stage.place] = report;
+  of.partial_bytes += report.ByteSizeLong();
   ledger_.Changed(run);
 
   const bool bad_loss = stage.is_last && report.has_loss() && !std::isfinite(report.loss());
@@ -120,12 +123,26 @@ bool Steps::OnStep(Run& run, StageRecord& stage, const Worker& worker,
     return true;
   }
   if (all) {
-    const Reports done = std::move(reports);
+    const Reports done = of.TakePartial(of.partial.find(report.step()));
     Finish(run, report.step(), done);
-    of.partial.erase(of.partial.begin(), of.partial.upper_bound(report.step()));
+    while (!of.partial.empty() && of.partial.begin()->first <= report.step()) {
+      of.TakePartial(of.partial.begin());
+    }
   }
-  while (of.partial.size() > kMaxPartialSteps) of.partial.erase(of.partial.begin());
+  // The farthest ahead go: whoever makes up steps of the future pushes out none that the run is at.
+  while (of.partial.size() > kMaxPartialSteps || of.partial_bytes > kMaxPartialBytes) {
+    of.TakePartial(std::prev(of.partial.end()));
+  }
   return true;
+}
+
+Steps::Reports Steps::OfRun::TakePartial(std::map<uint64_t, Reports>::iterator step) {
+  Reports reports = std::move(step->second);
+  partial.erase(step);
+  for (const std::optional<v1::StepReport>& report : reports) {
+    if (report) partial_bytes -= report->ByteSizeLong();
+  }
+  return reports;
 }
 
 void Steps::Finish(Run& run, uint64_t step, const Reports& reports) {
@@ -240,6 +257,7 @@ void Steps::OnMove(Run& run, const Transition& row) {
   if (HasEnded(row.to)) {
     of.book = StepBook();
     of.partial.clear();
+    of.partial_bytes = 0;
   }
   if (!EndsEpoch(row)) return;
   // Steps that the epoch had finished may be finished again.

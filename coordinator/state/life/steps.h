@@ -51,6 +51,8 @@ class Steps : public MoveListener {
   struct OfRun {
     StepBook book;  // kept until the run has ended
     std::map<uint64_t, Reports> partial;
+    uint64_t partial_bytes = 0;  // of the reports in `partial`
+    Reports TakePartial(std::map<uint64_t, Reports>::iterator step);
     std::deque<v1::StepRecord> recent;
     std::map<uint64_t, v1::ValidationReport> validation_early;  // of unfinished steps
     std::optional<v1::ValidationReport> validation;

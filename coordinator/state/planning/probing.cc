@@ -81,14 +81,15 @@ void Probing::Send(const Worker& worker, const Draft& draft, const Probe& probe)
                                         FromProto(peer.hello.endpoints())};
   ask.set_sealed(!probe.relays.empty() || SealsLinks(draft.spec, ends));
   for (std::string& way :
-       links_.WaysThrough(probe.relays, draft.link_secret,
+       links_.WaysThrough(probe.relays, draft.link_secret, draft.epoch,
                           fmt::format("probe {} of epoch {}", probe.id, draft.epoch.value()))) {
     ask.add_addresses(std::move(way));
   }
   if (!probe.relays.empty()) return ledger_.Send(worker, std::move(command));
   for (const v1::DataEndpoint& endpoint : peer.hello.endpoints()) {
-    if (!ask.dial() || endpoint.transport() != ask.transport()) continue;
-    *ask.mutable_addresses() = endpoint.addresses();
+    if (endpoint.transport() != ask.transport()) continue;
+    *(ask.dial() ? ask.mutable_addresses() : ask.mutable_dialler_addresses()) =
+        endpoint.addresses();
   }
   ledger_.Send(worker, std::move(command));
 }

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/units.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/within_reach.h"
+#include "coordinator/state/member_limits.h"
 #include "coordinator/state/planning/begun_elsewhere.h"
 #include "coordinator/state/resume.h"
 #include "coordinator/state/shards/hooks.h"
@@ -18,18 +20,44 @@ namespace longhaul::coordinator {
 
 namespace {
 
-constexpr size_t kMaxRuns = 10'000;  // all of them are in memory
-constexpr size_t kMaxQueuedRuns = 500;
-
 uint64_t TextBytes(const v1::SubmitRequest& submit) {
   uint64_t bytes = 0;
   for (const v1::DataFile& file : submit.data_files()) bytes += file.bytes();
   return bytes;
 }
 
-Status TooManyRuns() {
+Status TooManyRuns(size_t wait) {
   return ResourceExhausted("{} runs wait for workers already; stop some of them or try again later",
-                           kMaxQueuedRuns);
+                           wait);
+}
+
+struct RunCounts {
+  size_t runs = 0, queued = 0;
+  uint64_t bytes = 0;
+};
+
+Status CheckOwn(const RunCounts& own, const MemberLimits& limits, const std::string& owner,
+                uint64_t more_bytes) {
+  if (own.runs >= limits.runs.of_member) {
+    return ResourceExhausted(
+        "{} has {} runs here, and a member may have {}; remove some that nobody needs any more: "
+        "longhaul rm RUN",
+        owner, own.runs, limits.runs.of_member);
+  }
+  if (own.queued >= limits.queued_runs.of_member) {
+    return ResourceExhausted(
+        "{} runs of {} wait for workers, and {} of a member may; stop some of them (`longhaul stop "
+        "RUN`) or try again later",
+        own.queued, owner, limits.queued_runs.of_member);
+  }
+  if (own.bytes + more_bytes > limits.run_bytes.of_member) {
+    return ResourceExhausted(
+        "the run files of {} and the names of their data have {}, this run's {}, and a member may "
+        "have {}; remove runs that nobody needs any more: longhaul rm RUN",
+        owner, FormatBytes(own.bytes), FormatBytes(more_bytes),
+        FormatBytes(limits.run_bytes.of_member));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -62,11 +90,11 @@ void Queue::Submit(event::Submitted submitted, MonoTime until) {
   StatusOr<Run*> run = submitted.submit.resume() ? ResumeRun(submitted, may_wait, &notes)
                                                  : NewRun(submitted, may_wait, &notes);
   if (may_wait && absl::IsUnavailable(run.status())) {
-    if (held_.size() < kMaxQueuedRuns) {
+    if (held_.size() < ledger_.options().limits.queued_runs.in_all) {
       held_.push_back({std::move(submitted), until});
       return;
     }
-    run = TooManyRuns();
+    run = TooManyRuns(held_.size());
   }
   if (!run.ok()) {
     ledger_.Do(command::Reply<v1::SubmitReply>{submitted.request, run.status()});
@@ -81,25 +109,36 @@ void Queue::SubmitHeld() {
   }
 }
 
+Status Queue::CheckRoom(const Submitter& by, uint64_t bytes) const {
+  const MemberLimits& limits = ledger_.options().limits;
+  RunCounts all, own;
+  for (const auto& [id, run] : ledger_.runs()) {
+    const bool queued = run.record.state == RunState::kQueued;
+    for (RunCounts* counts : {&all, &own}) {
+      if (counts == &own && run.record.owner != by.name) continue;
+      ++counts->runs;
+      counts->queued += queued ? 1 : 0;
+      counts->bytes += run.record.submitted_bytes;
+    }
+  }
+  if (!by.may_all) LH_RETURN_IF_ERROR(CheckOwn(own, limits, by.name, bytes));
+  if (all.runs >= limits.runs.in_all || all.bytes + bytes > limits.run_bytes.in_all) {
+    return ResourceExhausted(
+        "this coordinator keeps at most {} runs with run files of {} together, and has {} with {}; "
+        "remove some that nobody needs any more: longhaul rm RUN",
+        limits.runs.in_all, FormatBytes(limits.run_bytes.in_all), all.runs, FormatBytes(all.bytes));
+  }
+  return all.queued >= limits.queued_runs.in_all ? TooManyRuns(all.queued) : absl::OkStatus();
+}
+
 StatusOr<Run*> Queue::NewRun(event::Submitted& submitted, bool may_wait,
                              std::vector<std::string>* notes) {
   if (Run* known = ledger_.FindRun(submitted.new_id)) return known;  // the same request again
   if (submitted.new_id.value().empty() || planning_.IsJob(submitted.new_id)) {
     return Internal("'{}' cannot be the id of a new run", submitted.new_id.value());
   }
-  if (ledger_.runs().size() >= kMaxRuns) {
-    return ResourceExhausted(
-        "this coordinator keeps at most {} runs, and has so many; remove some that "
-        "nobody needs any more: longhaul rm RUN",
-        kMaxRuns);
-  }
-  const auto waits = [](const auto& entry) {
-    return entry.second.record.state == RunState::kQueued;
-  };
-  if (static_cast<size_t>(std::count_if(ledger_.runs().begin(), ledger_.runs().end(), waits)) >=
-      kMaxQueuedRuns) {
-    return TooManyRuns();
-  }
+  const uint64_t bytes = submitted.submit.ByteSizeLong();
+  LH_RETURN_IF_ERROR(CheckRoom(submitted.by, bytes));
   RunRecord before;  // with what the run goes on from
   if (submitted.submit.has_from_checkpoint()) {
     LH_ASSIGN_OR_RETURN(before, Elsewhere(submitted, notes));
@@ -116,6 +155,7 @@ StatusOr<Run*> Queue::NewRun(event::Submitted& submitted, bool may_wait,
                                submitted.submit.data_files().end());
   run.record.link_secret = std::move(submitted.link_secret);
   run.record.submitted_unix_ms = ledger_.unix_ms();
+  run.record.submitted_bytes = bytes;
   run.record.owner = submitted.by.name;
   run.order = run.queue_order = ledger_.NextOrder();
   ledger_.Store(run);
@@ -225,6 +265,7 @@ StatusOr<Run*> Queue::ResumeRun(event::Submitted& submitted, bool may_wait,
   }
   record.spec = std::move(submitted.spec);
   record.data_files = files;
+  record.submitted_bytes = submitted.submit.ByteSizeLong();
   record.link_secret = std::move(submitted.link_secret);
   record.step = step;
   record.stop_asked = record.resize_asked = false;

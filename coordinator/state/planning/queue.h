@@ -56,6 +56,9 @@ class Queue {
   // Makes or resumes the run. But before `until`, holds the submission if workers are still trying
   // to reach each other.
   void Submit(event::Submitted submitted, MonoTime until);
+  // Checks that there is room for one more run of the submitter, with `bytes` of run file and
+  // names.
+  Status CheckRoom(const Submitter& by, uint64_t bytes) const;
   StatusOr<Run*> NewRun(event::Submitted& submitted, bool may_wait,
                         std::vector<std::string>* notes);
   // Returns what a run that begins from another run's checkpoint goes on from

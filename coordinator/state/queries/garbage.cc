@@ -125,6 +125,9 @@ void Garbage::On(event::GarbageAsked& asked) {
   // As many as a run may compare with when it goes on.
   collect.keep_steps = std::max<uint64_t>(asked.ask.keep_steps(), kKeptSteps);
   const absl::Duration age = absl::Seconds(std::max(asked.ask.ended_seconds(), 0.0));
+  if (asked.ask.has_unnamed_seconds()) {
+    collect.unnamed_age = absl::Seconds(std::max(asked.ask.unnamed_seconds(), 0.0));
+  }
   for (Run* run : ledger_.RunsInOrder()) {
     const RunRecord& record = run->record;
     if (!HasEnded(record.state) || shards_.book().IsInUse(record.id) ||

@@ -86,7 +86,9 @@ OwnNames NamesOfOwner(const Ledger& ledger, std::string_view owner) {
     const auto name = [&](const std::string& one) { names.blobs.insert(one); };
     const auto list = [&](const std::string& one) {
       name(one);
-      if (!one.empty() && IsForWorkers(record.spec, one)) names.lists.insert(one);
+      if (one.empty()) return;
+      names.all_lists.insert(one);
+      if (IsForWorkers(record.spec, one)) names.lists.insert(one);
     };
     EachBlobName(record.spec, record.data_files, record.data, name, list);
   }

@@ -32,7 +32,8 @@ struct Naming {
 // The blobs that the runs of an owner name.
 struct OwnNames {
   std::set<std::string> blobs;
-  std::set<std::string> lists;  // blobs that list other blobs
+  std::set<std::string> lists;      // blobs that list other blobs
+  std::set<std::string> all_lists;  // the same, also lists of which no worker gets anything
 };
 
 // A run whose objects (base/remote/store.h) a worker may have.

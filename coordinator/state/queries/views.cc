@@ -116,10 +116,12 @@ std::vector<InterfaceUse> InterfacesOf(const Steps& steps, const Run& run) {
 
 }  // namespace
 
-std::vector<v1::RunStatus> Views::Runs(int64_t ended_since_unix_ms) const {
+std::vector<v1::RunStatus> Views::Runs(int64_t ended_since_unix_ms,
+                                       std::optional<std::string_view> owner) const {
   std::vector<const Run*> runs;
   for (const auto& [id, run] : of_.ledger.runs()) {
     if (HasEnded(run.record.state) && run.record.ended_unix_ms < ended_since_unix_ms) continue;
+    if (owner && run.record.owner != *owner) continue;
     runs.push_back(&run);
   }
   std::sort(runs.begin(), runs.end(),
@@ -130,8 +132,9 @@ std::vector<v1::RunStatus> Views::Runs(int64_t ended_since_unix_ms) const {
   return statuses;
 }
 
-StatusOr<v1::RunStatus> Views::RunOf(std::string_view id_or_name) const {
-  LH_ASSIGN_OR_RETURN(const Run* const run, of_.ledger.RunCalled(id_or_name));
+StatusOr<v1::RunStatus> Views::RunOf(std::string_view id_or_name,
+                                     std::optional<std::string_view> owner) const {
+  LH_ASSIGN_OR_RETURN(const Run* const run, of_.ledger.RunCalled(id_or_name, owner));
   v1::RunStatus status = Render(*run);
   if (run->record.plan) *status.mutable_plan() = ToProto(*run->record.plan);
   status.mutable_samples()->Add(run->record.samples.begin(), run->record.samples.end());

@@ -44,11 +44,14 @@ class Views {
   explicit Views(const Sources& of) : of_(of) {}
 
   // Returns the runs without their plans, newest first. Leaves out runs that ended before
-  // `ended_since_unix_ms`; 0: returns all runs.
-  std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0) const;
-  // Returns the run with this id, else the newest run of this name, with its plan. kNotFound: there
-  // is no such run.
-  StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name) const;
+  // `ended_since_unix_ms`; 0: returns all runs. `owner`: if set, only runs of this owner count, and
+  // the others cost no time.
+  std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0,
+                                  std::optional<std::string_view> owner = std::nullopt) const;
+  // Returns the run with this id, else the newest run of this name, with its plan. `owner`: if set,
+  // only runs of this owner count. kNotFound: there is no such run.
+  StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name,
+                                std::optional<std::string_view> owner = std::nullopt) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
   // Returns the newest measurements of the links between connected workers.
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;

@@ -16,6 +16,7 @@ namespace {
 
 // Checkpoints that wait for some stages' reports.
 constexpr size_t kMaxPartialCheckpoints = 1024;
+constexpr size_t kMaxPartialShardBytes = 16 << 20;
 // More than these are not told apart from steps that nobody has written yet.
 constexpr size_t kMaxSkipped = 64;
 
@@ -60,17 +61,31 @@ void Commits::OnShard(Run& run, StageRecord& stage, const Worker& worker,
                         "a checkpoint report that names no files or impossible ones");
     return;
   }
-  std::map<uint64_t, Reports>& partial = of_[run].partial;
-  Reports& reports = partial[report.step()];
+  OfRun& of = of_[run];
+  Reports& reports = of.partial[report.step()];
   reports.resize(run.stages.size());
+  if (reports[stage.place]) of.partial_bytes -= reports[stage.place]->ByteSizeLong();
   reports[stage.place] = report;
+  of.partial_bytes += report.ByteSizeLong();
   const bool all = std::ranges::all_of(reports, [](const auto& one) { return one.has_value(); });
   if (all) {
-    const Reports done = std::move(reports);
-    partial.erase(partial.begin(), partial.upper_bound(report.step()));
-    Commit(run, report.step(), done);
+    const Reports done = reports;
+    while (!of.partial.empty() && of.partial.begin()->first <= report.step()) {
+      DropPartial(of, of.partial.begin());
+    }
+    Commit(run, report.step(), done);  // may end the epoch, and forget `of`
+    return;
   }
-  while (partial.size() > kMaxPartialCheckpoints) partial.erase(partial.begin());
+  while (of.partial.size() > kMaxPartialCheckpoints || of.partial_bytes > kMaxPartialShardBytes) {
+    DropPartial(of, of.partial.begin());
+  }
+}
+
+void Commits::DropPartial(OfRun& of, std::map<uint64_t, Reports>::iterator step) {
+  for (const std::optional<v1::ShardReport>& report : step->second) {
+    if (report) of.partial_bytes -= report->ByteSizeLong();
+  }
+  of.partial.erase(step);
 }
 
 void Commits::Commit(Run& run, uint64_t step, const Reports& reports) {
@@ -129,7 +144,9 @@ bool Commits::Skip(Run& run, const StageRecord& stage, const v1::ShardReport& re
   if (known) return true;
   of.skipped.insert(step);
   if (of.skipped.size() > kMaxSkipped) of.skipped.erase(of.skipped.begin());
-  of.partial.erase(step);
+  if (const auto known_as = of.partial.find(step); known_as != of.partial.end()) {
+    DropPartial(of, known_as);
+  }
   ledger_.Count(FaultKind::kCheckpointSkipped);
   ledger_.Log(&run, "checkpoint", "the checkpoint of step {} is skipped, training goes on: {}: {}",
               step, ledger_.Label(stage), Quoted(report.problem()));

@@ -36,9 +36,11 @@ class Commits : public MoveListener {
   using Reports = std::vector<std::optional<v1::ShardReport>>;
   struct OfRun {
     std::map<uint64_t, Reports> partial;
+    uint64_t partial_bytes = 0;  // of the reports in `partial`
     std::set<uint64_t> skipped;  // steps whose checkpoint a stage could not write
   };
 
+  static void DropPartial(OfRun& of, std::map<uint64_t, Reports>::iterator step);
   void Commit(Run& run, uint64_t step, const Reports& reports);
   // True: this checkpoint is skipped, because of this report or an earlier one.
   bool Skip(Run& run, const StageRecord& stage, const v1::ShardReport& report);

@@ -147,7 +147,7 @@ void Shards::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerComman
                                         FromProto(holder->hello.endpoints())};
   path.set_sealed(run.assignment().sealed || !ends->relays.empty() ||
                   SealsLinks(run.record.spec, both));
-  for (std::string& way : links_.WaysThrough(ends->relays, run.record.link_secret,
+  for (std::string& way : links_.WaysThrough(ends->relays, run.record.link_secret, check.epoch,
                                              fmt::format("shards of check {}", id))) {
     path.add_addresses(std::move(way));
   }
@@ -164,10 +164,9 @@ void Shards::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerComman
   const auto fill = [&](const Worker& peer, bool dials, v1::ShardPath* one) {
     one->set_peer_name(peer.hello.name());
     one->set_dial(dials);
-    if (!dials) return;
-    for (const Endpoint& endpoint : FromProto(peer.hello.endpoints())) {
-      if (endpoint.transport != path.transport()) continue;
-      for (const std::string& address : endpoint.addresses) one->add_addresses(address);
+    for (const v1::DataEndpoint& endpoint : peer.hello.endpoints()) {
+      if (endpoint.transport() != path.transport()) continue;
+      *(dials ? one->mutable_addresses() : one->mutable_dialler_addresses()) = endpoint.addresses();
     }
   };
   fill(*source, ends->downstream_dials, take.mutable_from());

@@ -57,7 +57,7 @@ void Orders::SendAssign(const Worker& worker, const Run& run, const StageRecord&
     if (edge.relays.empty()) continue;
     v1::RelayWays& ways = (*assign.mutable_edge_ways())[edge.id.value()];
     for (std::string& way :
-         links_.WaysThrough(edge.relays, run.record.link_secret,
+         links_.WaysThrough(edge.relays, run.record.link_secret, run.record.epoch,
                             fmt::format("edge {} of epoch {}", edge.id.value(), epoch))) {
       ways.add_ways(std::move(way));
     }

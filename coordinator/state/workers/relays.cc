@@ -1,9 +1,6 @@
 // Relays, which carry links between workers that do not reach each other, and the tickets for that.
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "base/hash.h"
 #include "coordinator/state/workers/worker_links.h"
 #include "transport/relay/ticket.h"
 
@@ -11,8 +8,8 @@ namespace longhaul::coordinator {
 
 namespace {
 
-// An epoch rarely trains for longer without a link that opens anew. Where it does, the run
-// recovers.
+// A ticket also ends with its epoch (planning/relay_scopes.h). An epoch rarely trains for longer
+// without a link that opens anew. Where it does, the run recovers.
 constexpr uint64_t kTicketSeconds = uint64_t{7} * 24 * 3600;
 
 bool Carries(const v1::Hello& hello) {
@@ -20,6 +17,14 @@ bool Carries(const v1::Hello& hello) {
 }
 
 }  // namespace
+
+std::string WorkerLinks::ScopeOf(std::string_view link_secret, Epoch epoch) {
+  return relay::ScopeOf(link_secret, epoch.value());
+}
+
+bool WorkerLinks::HasRelay(const Worker& worker) {
+  return Carries(worker.hello);
+}
 
 std::vector<Relay> WorkerLinks::RelaysNow() const {
   std::vector<Relay> relays;
@@ -48,11 +53,11 @@ bool WorkerLinks::HasLostItsRelays(const Edge& edge) const {
 }
 
 std::vector<std::string> WorkerLinks::WaysThrough(const std::vector<Relay>& relays,
-                                                  std::string_view link_secret,
+                                                  std::string_view link_secret, Epoch epoch,
                                                   std::string_view link) const {
   std::vector<std::string> ways;
   if (relays.empty()) return ways;
-  const std::string name = HmacSha256(link_secret, fmt::format("meeting of {}", link));
+  const std::string name = relay::NameOf(link_secret, epoch.value(), link);
   const uint64_t until_s = static_cast<uint64_t>(ledger_.unix_ms() / 1000) + kTicketSeconds;
   for (const Relay& relay : relays) {
     const std::optional<RelayOffer> offer = OfferOf(relay);

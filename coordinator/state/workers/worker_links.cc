@@ -47,7 +47,12 @@ void WorkerLinks::Carry(const ReachBook::News& news) {
     ask.set_link_secret(question.link_secret);
     ask.mutable_addresses()->Assign(question.addresses.begin(), question.addresses.end());
     ask.set_peer_name(from.hello.name());
+    for (const v1::DataEndpoint& endpoint : from.hello.endpoints()) {
+      if (endpoint.transport() != question.transport) continue;
+      *ask.mutable_dialler_addresses() = endpoint.addresses();
+    }
     ledger_.Send(to, command);
+    ask.clear_dialler_addresses();
     ask.set_peer_name(to.hello.name());
     ask.set_dial(true);
     ledger_.Send(from, std::move(command));

@@ -55,7 +55,7 @@ Conversations may also be 'conversations' (ShareGPT), 'instruction', 'input' and
 
 With --pairs a record has a 'chosen' and a 'rejected' answer, and both become documents.
 
-Token files are taken where they lie: .bin of nanoGPT, llm.c and Megatron (with its .idx), .npy.
+Token files are linked into DIR, which takes no space: .bin of nanoGPT, llm.c and Megatron (with its .idx), .npy.
 
 Files may be at addresses, which are downloaded first: hf://datasets/ORG/NAME[@REVISION]/PATH, s3://BUCKET/KEY,
 gs://BUCKET/KEY, https://HOST/PATH. A folder there means all files in it that are of the kinds above."""
@@ -95,7 +95,7 @@ def add_prepare(commands):
     group.add_argument("--dtype", choices=("uint16", "uint32"), help="of a .bin without header (uint16)")
     group.add_argument("--vocabulary", type=vocabulary, metavar="N",
                        help="ids are below this number; with a tokenizer: of the model, at least the tokenizer's")
-    group.add_argument("--copy", action="store_true", help="copy the tokens into the data set")
+    group.add_argument("--copy", action="store_true", help="copy the tokens into the data set, instead of linking their files")
     group.add_argument("--rewrite", action="store_true",
                        help="copy them in the data set's type, with an end token after each of Megatron's documents")
 

@@ -1,4 +1,4 @@
-"""`prepare` of token files that are there: taken where they lie, or copied."""
+"""`prepare` of token files that are there: linked into the data set's folder, or copied."""
 import os
 
 from . import manifest, token_files
@@ -117,7 +117,7 @@ class ReadyPreparation:
         """(the manifest's entries, counts)"""
         counts = Counts()
         if not (self._options.copy or self._options.rewrite):
-            return [self._as_it_lies(file, counts) for file in files], counts
+            return [self._linked(f"{name}-{index:05}.bin", file, counts) for index, file in enumerate(files)], counts
         writer = ShardWriter(self._folder.path, name, self._width, limit_of(self._options, self._width), masked=False)
         for file in files:
             for at, block in self._parts(file):
@@ -144,12 +144,18 @@ class ReadyPreparation:
                 block = self._numpy.insert(block.astype(f"<u{self._width}"), ends, self._end)
             yield at, block
 
-    def _as_it_lies(self, file, counts):
+    def _linked(self, name, file, counts):
+        """A hard link: workers read no file outside of a data set's folder, and follow no link out of it."""
+        try:
+            os.link(os.path.realpath(file.path), os.path.join(self._folder.path, name))
+        except OSError as error:
+            raise Problem(f"{file.path}: cannot be linked into {self._options.out} ({error.strerror}); make the data "
+                          "set on the same disk, as the file's owner, or copy the tokens with --copy") from error
         hashes = ChunkHashes()
         for _, block in self._blocks(file):
             hashes.add(self._numpy.ascontiguousarray(block).data)
             self._count(block, counts)
-        return {"file": str(file.path), "offset": file.offset, "tokens": file.tokens, "chunks": hashes.finish()}
+        return {"file": name, "offset": file.offset, "tokens": file.tokens, "chunks": hashes.finish()}
 
     def _count(self, block, counts):
         if self._end is not None:

@@ -28,7 +28,7 @@ class Daemons:
             self.address = address.read_text().strip()
             for number in range(1, self.count + 1):
                 self._start(f"worker{number}", "longhaul-worker", "--coordinator", self.address,
-                            "--name", f"worker{number}", *self.worker_flags)
+                            "--name", f"worker{number}", "--data-root", "/", *self.worker_flags)
             self._wait("the workers", self._all_connected)
         except BaseException:
             self.__exit__()

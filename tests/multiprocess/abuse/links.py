@@ -39,7 +39,7 @@ class Proxy:
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.target = None  # before anybody dials
+        self.target = None  # who dials before it is known waits
         self.pause_s = 0
         self.wanted, self.flips, self.connections = 0, 0, 0
         self.lock = threading.Lock()
@@ -49,6 +49,8 @@ class Proxy:
         while True:
             one, _ = self.listener.accept()
             self.connections += 1
+            while self.target is None:  # another worker tries this one before the test has read its log
+                time.sleep(0.05)
             host, port = self.target.rsplit(":", 1)
             other = socket.create_connection((host, int(port)))
             for ends in ((one, other), (other, one)):

@@ -28,7 +28,8 @@ namespace longhaul {
 namespace {
 
 struct Options {
-  std::string listen, coordinator, token_file, state_dir, data_address, log_level, device;
+  std::string listen, coordinator, token_file, state_dir, data_address, log_level, device,
+      data_root;
   double memory_share = 1;
   std::string name = "coordinator";
 };
@@ -162,6 +163,7 @@ int Main(int argc, char** argv) {
   app.add_option("--log-level", options.log_level);
   app.add_option("--device", options.device);
   app.add_option("--memory-share", options.memory_share);
+  app.add_option("--data-root", options.data_root);
   CLI11_PARSE(app, argc, argv);
   if (Named("LONGHAUL_STAND_IN_FAIL", options.name)) {
     std::fprintf(stderr, "the reason why %s fails\n", options.name.c_str());

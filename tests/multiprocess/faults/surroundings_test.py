@@ -75,7 +75,8 @@ def clock_steps(folder, programs):
 
 
 def full_store(folder, programs):
-    """The coordinator's disk is full: it ends with the reason, training goes on, nothing is lost."""
+    """The coordinator's disk is full: it gives up its reserve, and the run trains to its end. abuse/full_disk_test.py has
+    what is refused meanwhile, and a disk on which nothing is left at all."""
     with small_disk(pathlib.Path(folder) / "coordinator") as disk, \
             Cluster(programs, folder, workers=4) as cluster:
         unbroken = cluster.train("unbroken", steps=STEPS)
@@ -88,17 +89,11 @@ def full_store(folder, programs):
                     file.write(bytes(4096))
             except OSError:
                 pass
-        code = wait_for("the coordinator's end",
-                        lambda: (cluster.processes["coordinator"].poll() or 0) and
-                        [cluster.processes["coordinator"].poll()])
+        wait_for("the end", lambda: cluster.status(run)["state"] in ("done", "failed"))
         log = (pathlib.Path(folder) / "coordinator.log").read_text()
-        if code != [1] or "disk" not in log.splitlines()[-1]:
-            raise AssertionError(f"exit code {code}, expected 1 and the reason:\n{log[-500:]}")
-        print(f"ok: {log.splitlines()[-1]}", flush=True)
+        if "DISK FULL" not in log or cluster.processes["coordinator"].poll() is not None:
+            raise AssertionError(f"the coordinator does not say that the disk is full:\n{log[-500:]}")
         filler.unlink()
-        cluster.start("coordinator", "longhaul-coordinator", "--listen", cluster.address)
-        wait_for("the end", lambda: (s := cluster.cli("status", run, "--json", check=False))
-                 .returncode == 0 and json.loads(s.stdout)["state"] in ("done", "failed"))
         if cluster.status(run)["state"] != "done":
             raise AssertionError(cluster.status(run)["reason"])
         expect_equal("a full store", cluster.losses(run), unbroken)

@@ -130,7 +130,7 @@ def foreign_run(cluster, run):
     check(run not in bob.cli("ps"), "a foreign run is listed")
     for command in (["status", run], ["stop", run, "--now"], ["logs", run], ["steps", run], ["checkpoints", run],
                     ["events", run], ["rm", run], ["trace", run, "--out", cluster.folder / "trace.json"], ["watch", run]):
-        bob.cli(*command, code=1, says="is not of bob")
+        bob.cli(*command, code=1, says=f"there is no run '{run}'")
     blob, _ = a_blob(cluster)
     identity = next((cluster.folder / "bob").glob("*.pem"))
     status, said = call(cluster.address, identity, CONTROL + "FetchBlob", message(field(1, blob)))

@@ -153,6 +153,9 @@ def main():
         first = range(1, STEPS + 1)
         expect_equal("losses over two takeovers", [got[step]["loss"] for step in first],
                      [unbroken[step]["loss"] for step in first])
+        # Each coordinator has what those before it have written into the audit log.
+        did = [json.loads(line)["action"] for line in cluster.cli("audit", "--json").stdout.splitlines()]
+        assert [did.count(action) for action in ("submit", "takeover", "stop")] == [2, 2, 1] and "join" in did, did
         lagging(cluster)
 
 

@@ -2,8 +2,10 @@
 
 usage: data_holders_test.py BIN_DIR
 """
+import os
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 
@@ -13,6 +15,11 @@ from training_test import Cluster, expect_equal, text_for_training, wait_for
 # What is in a process's own folder differs from process to process.
 SETS = "data: {{ sets: [/proc/self/cwd/words], seed: 3, memory: 1MiB, upload: {upload} }}"
 WORKERS = 3
+
+
+class HolderCluster(Cluster):
+    def roots(self):
+        return ["--data-root", "/proc/self/cwd"]
 
 
 def write_run(cluster, name, stages, upload):
@@ -29,10 +36,10 @@ def home(cluster, number):
 def show_set_to(cluster, numbers):
     """These workers have the data set, and no other has it."""
     for number in range(1, WORKERS + 1):
-        link = home(cluster, number) / "words"
-        link.unlink(missing_ok=True)
+        words = home(cluster, number) / "words"
+        shutil.rmtree(words, ignore_errors=True)
         if number in numbers:
-            link.symlink_to(cluster.folder / "words")
+            shutil.copytree(cluster.folder / "words", words, copy_function=os.link)
 
 
 def holders(cluster, run):
@@ -104,7 +111,7 @@ def the_first_stage_dies(cluster, everywhere):
 def main():
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
-        with Cluster(sys.argv[1], folder, workers=0) as cluster:
+        with HolderCluster(sys.argv[1], folder, workers=0) as cluster:
             text = (cluster.folder / "text.txt").read_bytes()
             write_set(cluster.folder / "words", list(text), validation=list(text[:5000]))
             chunks = sum(-(-file.stat().st_size // CHUNK) for file in (cluster.folder / "words").glob("*.bin"))

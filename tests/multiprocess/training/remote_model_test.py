@@ -76,7 +76,8 @@ class RemoteCluster(Cluster):
 
     def start_worker(self, number, *flags, cwd=None):
         self.start(f"worker{number}", "longhaul-worker", "--coordinator", self.address, "--name", f"worker{number}",
-                   "--device", self.devices(number), "--remote-host", "127.0.0.1:*", *flags, cwd=cwd)
+                   "--device", self.devices(number), "--remote-host", "127.0.0.1:*", *self.roots(), *flags,
+                   cwd=cwd)
 
 
 def write_run(cluster, name, model, lora=None):

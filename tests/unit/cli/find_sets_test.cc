@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "cli/model_source.h"
 #include "tests/support/temp_dir.h"
 
 namespace longhaul::cli {
@@ -60,6 +61,19 @@ TEST(CheckTokenizers, WhatIsNotKnownIsNotChecked) {
   mixture = {{SetWith(folder, kTokenizer)}};
   std::filesystem::remove_all(folder.path() + "/tokenizer");
   EXPECT_FALSE(CheckTokenizers(mixture, ModelWith(kRewritten), "/m").ok());
+}
+
+// Workers compare paths with those of their roots by their text.
+TEST(AbsolutePath, HasNoDotsUnlessALinkGivesThemAMeaning) {
+  const testing::TempDir folder;
+  const std::string& at = folder.path();
+  for (const char* made : {"/runs", "/sets", "/far/away", "/far/sets"}) {
+    std::filesystem::create_directories(at + made);
+  }
+  std::filesystem::create_directory_symlink(at + "/far/away", at + "/runs/link");
+  EXPECT_EQ(AbsolutePath("../sets", at + "/runs"), at + "/sets");
+  EXPECT_EQ(AbsolutePath(at + "/runs/./../sets", ""), at + "/sets");
+  EXPECT_EQ(AbsolutePath("link/../sets", at + "/runs"), at + "/runs/link/../sets");
 }
 
 }  // namespace

@@ -352,7 +352,8 @@ Status Check(const Communicator& native, const std::vector<Alternative>& alterna
                                alternatives.size()));
   }
   for (size_t k = 0; k < alternatives.size(); ++k) {
-    const auto& [name, communicator] = alternatives[k];
+    const std::string& name = alternatives[k].name;
+    const auto& communicator = alternatives[k].communicator;
     const bool twice =
         std::any_of(alternatives.begin(), alternatives.begin() + static_cast<long>(k),
                     [&](const Alternative& other) { return other.name == name; });

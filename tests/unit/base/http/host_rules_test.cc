@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 
 #include <cstring>
+#include <string>
 
 namespace longhaul::http {
 namespace {
@@ -13,18 +14,24 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-bool IsPublicText(const char* text) {
+sockaddr_storage AddressOf(const std::string& text) {
   sockaddr_storage storage{};
-  if (in_addr four{}; ::inet_pton(AF_INET, text, &four) == 1) {
-    sockaddr_in name{.sin_family = AF_INET, .sin_port = 0, .sin_addr = four, .sin_zero = {}};
+  if (text.find(':') == std::string::npos) {
+    sockaddr_in name{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {}, .sin_zero = {}};
+    EXPECT_EQ(inet_pton(AF_INET, text.c_str(), &name.sin_addr), 1) << text;
     std::memcpy(&storage, &name, sizeof(name));
   } else {
     sockaddr_in6 name{};
     name.sin6_family = AF_INET6;
-    EXPECT_EQ(::inet_pton(AF_INET6, text, &name.sin6_addr), 1) << text;
+    EXPECT_EQ(inet_pton(AF_INET6, text.c_str(), &name.sin6_addr), 1) << text;
     std::memcpy(&storage, &name, sizeof(name));
   }
-  return IsPublic(reinterpret_cast<const sockaddr&>(storage));
+  return storage;
+}
+
+bool IsPublicText(const char* text) {
+  const sockaddr_storage address = AddressOf(text);
+  return IsPublic(reinterpret_cast<const sockaddr&>(address));
 }
 
 TEST(IsPublic, OnlyThePublicInternet) {
@@ -102,6 +109,46 @@ TEST(FollowUrl, ResolvesWhatIsRelative) {
   EXPECT_EQ(FollowUrl(base, "//b.org/h").value().text, "https://b.org/h");
   EXPECT_EQ(FollowUrl(base, "http://127.0.0.1/").value().origin(), "http://127.0.0.1:80");
   EXPECT_FALSE(FollowUrl(base, "file:///etc/passwd").ok());
+}
+
+TEST(MayConnect, ANameAloneNeverLeadsToAPrivateAddress) {
+  HostRules rules{.hosts = {"huggingface.co"}};
+  for (const char* pattern : {"data.lan", "*.example.org:*", "10.0.0.7:9000", "[fd00::7]:*"}) {
+    rules.Allow(pattern);
+  }
+  const auto may = [&](const char* url, const char* ip) {
+    const sockaddr_storage address = AddressOf(ip);
+    return CheckUrl(ParseUrl(url).value(), rules).ok() &&
+           MayConnect(ParseUrl(url).value(), reinterpret_cast<const sockaddr&>(address), rules);
+  };
+  EXPECT_TRUE(may("https://huggingface.co/", "8.8.8.8"));
+  EXPECT_TRUE(may("http://data.lan/", "8.8.8.8"));
+  EXPECT_TRUE(may("http://10.0.0.7:9000/", "10.0.0.7"));
+  EXPECT_TRUE(may("https://[fd00::7]/", "fd00::7"));
+  EXPECT_FALSE(may("http://10.0.0.7:9001/", "10.0.0.7"));
+  for (const char* ip : {"127.0.0.1", "169.254.169.254", "10.0.0.7", "192.168.1.1", "172.16.0.1",
+                         "::1", "fe80::1", "fd00::7", "::ffff:127.0.0.1"}) {
+    EXPECT_FALSE(may("https://huggingface.co/", ip)) << ip;
+    EXPECT_FALSE(may("http://data.lan/", ip)) << ip;
+    EXPECT_FALSE(may("https://a.example.org:1/", ip)) << ip;
+  }
+  // A network is for hosts that are named, too, and for no others.
+  rules.networks = {ParseIpNetwork("10.0.0.0/8").value(), ParseIpNetwork("fd00::/16").value()};
+  EXPECT_TRUE(may("http://data.lan/", "10.200.0.1"));
+  EXPECT_TRUE(may("http://data.lan/", "fd00:1::1"));
+  EXPECT_FALSE(may("http://data.lan/", "127.0.0.1"));
+  EXPECT_FALSE(may("http://data.lan/", "fd01::1"));
+  EXPECT_FALSE(may("https://huggingface.co/", "10.0.0.7"));
+}
+
+TEST(ParseIpNetwork, NetworksAndAddresses) {
+  EXPECT_EQ(ParseIpNetwork("10.0.0.7").value(), ParseIpNetwork("10.0.0.7/32").value());
+  EXPECT_EQ(ParseIpNetwork("0.0.0.0/0").value().bits, 96);
+  EXPECT_EQ(ParseIpNetwork("::/0").value().bits, 0);
+  for (const char* text : {"", "/", "10.0.0.0/", "10.0.0.0/33", "10.0.0/8", "::1/129", "fd00::/-1",
+                           "10.0.0.0/8x", "example.org/8", "10.0.0.0/8/8"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(ParseIpNetwork(text).status())) << text;
+  }
 }
 
 TEST(CheckUrl, NamesAndPorts) {

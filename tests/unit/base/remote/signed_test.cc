@@ -76,6 +76,20 @@ TEST_F(SignedTest, ManyRangesNeedOneAddressAndNoToken) {
   }
 }
 
+TEST_F(SignedTest, TheWorkersRulesHoldForSignedAddresses) {
+  options_.hosts = {.hosts = {"huggingface.co"}};
+  server_.Do("log");
+  for (const char* url : {"http://169.254.169.254/a", "http://127.0.0.1:1/a", "https://[::1]/a",
+                          "https://example.org/a", "https://localhost/a"}) {
+    ask_ = [url](const Address&, const http::Call&) {
+      return std::optional(SignedAddress{.url = url, .expires = std::nullopt});
+    };
+    EXPECT_TRUE(absl::IsPermissionDenied(Worker().Look(large_).status())) << url;
+    EXPECT_TRUE(absl::IsPermissionDenied(Read(Worker(), {.bytes = kFileBytes, .tag = "x"}))) << url;
+  }
+  EXPECT_TRUE(server_.Do("log").empty());
+}
+
 TEST_F(SignedTest, AnAddressThatIsRefusedIsAskedForAgain) {
   const Store worker = Worker();
   const Version version = worker.Look(large_).value();

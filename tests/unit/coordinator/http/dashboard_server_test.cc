@@ -15,6 +15,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "base/address.h"
+#include "tests/fuzz/local_peer.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/coordinator/http/fake_source.h"
 
@@ -121,6 +122,25 @@ TEST_F(DashboardTest, NothingCanBeChanged) {
   EXPECT_EQ(client.Post("/api/run?run=tiny", "", "text/plain")->status, 405);
   EXPECT_EQ(client.Delete("/api/run?run=tiny")->status, 405);
   EXPECT_EQ(client.Options("/api/overview")->status, 405);
+}
+
+// httplib alone would read a line of any length into memory.
+TEST_F(DashboardTest, ARequestWithoutAnEndIsCut) {
+  for (const std::string begin :
+       {"GET /", "GET / HTTP/1.1\r\nHost: localhost\r\nX: ",
+        "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n"}) {
+    const UniqueFd connection = fuzz::ConnectLocally(static_cast<uint16_t>(port_));
+    fuzz::SendAll(connection.get(), begin);
+    const std::string piece(1 << 16, 'a');
+    size_t taken = 0;
+    while (taken < 64 << 20 &&
+           ::send(connection.get(), piece.data(), piece.size(), MSG_NOSIGNAL) > 0) {
+      taken += piece.size();
+    }
+    // What the kernel holds is more than what the server reads.
+    EXPECT_LT(taken, 64u << 20) << begin;
+  }
+  EXPECT_EQ(Get("/api/overview")->status, 200);
 }
 
 TEST_F(DashboardTest, RefusalsAreJsonWithASentence) {

@@ -235,6 +235,18 @@ TEST(LimitsTest, ATraceMayBeLarger) {
   EXPECT_EQ(AdmitReport(&message).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(LimitsTest, FieldsThatNobodyKnowsAreDropped) {
+  v1::WorkerMessage message;
+  message.mutable_step()->set_step(1);
+  const size_t bytes = message.ByteSizeLong();
+  // Field 900 of the step's report, with 10,000 bytes.
+  const std::string field = "\xa2\x38\x90\x4e" + std::string(10'000, 'x');
+  ASSERT_TRUE(message.mutable_step()->MergeFromString(field));
+  ASSERT_GT(message.ByteSizeLong(), 10'000u);
+  ASSERT_TRUE(AdmitReport(&message).ok());
+  EXPECT_EQ(message.ByteSizeLong(), bytes);
+}
+
 TEST(LimitsTest, ATraceHasFewSteps) {
   v1::WorkerMessage message;
   for (int i = 0; i < kMaxTraceSteps; ++i) message.mutable_trace()->add_steps();

@@ -309,6 +309,13 @@ TEST_F(OwnBlobsTest, AListOfHashesGivesNothing) {
   // With a list that claims to be of folders only, her run begins, and the list still gives
   // nothing.
   spec.data.upload = false;
+  // Nor does a list lead workers to another folder than the run file names.
+  spec.data.sets = {{.from = "/elsewhere", .weight = 1}};
+  request.set_run_yaml(ToYaml(spec));
+  const grpc::Status elsewhere = Submit(*eve_, request);
+  EXPECT_EQ(elsewhere.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(elsewhere.error_message(), HasSubstr("the data set in /elsewhere"));
+  spec.data.sets = {{.from = "/data", .weight = 1}};
   request.set_run_yaml(ToYaml(spec));
   ASSERT_TRUE(Submit(*eve_, request).ok());
   EXPECT_EQ(Fetch(*eve_, sha256_), grpc::StatusCode::PERMISSION_DENIED);

@@ -50,7 +50,7 @@ TEST(RightsTest, RolesMayWhatTheirRowsSay) {
     EXPECT_FALSE(RightOf(call).worker);
   }
   for (const Call call : {Call::kCreateToken, Call::kRevokeMember, Call::kSession, Call::kFollow,
-                          Call::kFetchCopy, Call::kFence}) {
+                          Call::kFetchCopy, Call::kFence, Call::kListAudit}) {
     EXPECT_FALSE(RightOf(call).user);
   }
   EXPECT_FALSE(RightOf(Call::kFence).worker);
@@ -59,13 +59,13 @@ TEST(RightsTest, RolesMayWhatTheirRowsSay) {
 TEST(RightsTest, RunsAreOfTheirOwners) {
   v1::RunStatus run;
   run.set_owner("me");
-  EXPECT_TRUE(CheckOwner(Of(Role::kUser), run).ok());
+  EXPECT_TRUE(IsOwn(Of(Role::kUser), run));
   run.set_owner("you");
-  EXPECT_EQ(CheckOwner(Of(Role::kUser), run).code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_TRUE(CheckOwner(Of(Role::kAdmin), run).ok());
-  EXPECT_TRUE(CheckOwner(Caller(), run).ok());
+  EXPECT_FALSE(IsOwn(Of(Role::kUser), run));
+  EXPECT_TRUE(IsOwn(Of(Role::kAdmin), run));
+  EXPECT_TRUE(IsOwn(Caller(), run));
   run.set_owner("");  // of before there were members
-  EXPECT_FALSE(CheckOwner(Of(Role::kUser), run).ok());
+  EXPECT_FALSE(IsOwn(Of(Role::kUser), run));
 }
 
 }  // namespace

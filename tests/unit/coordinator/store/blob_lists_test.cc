@@ -1,9 +1,13 @@
 #include "coordinator/store/blob_lists.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/hash.h"
 #include "run/data/data_set.h"
@@ -13,6 +17,7 @@
 namespace longhaul::coordinator {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 const std::string kHash = Sha256Hex("a chunk"), kMaskHash = Sha256Hex("a mask");
@@ -40,23 +45,29 @@ class BlobListsTest : public ::testing::Test {
 
   const testing::TempDir folder_;
   const std::unique_ptr<BlobStore> blobs_ = BlobStore::Open(folder_.path() + "/blobs").value();
-  BlobLists lists_{blobs_.get()};
+  const std::unique_ptr<BlobIndex> index_ = BlobIndex::Open(folder_.path()).value();
+  BlobLists lists_{blobs_.get(), index_.get()};
 };
 
 TEST_F(BlobListsTest, SetsAtAddressesNameFilesAndOthersNameChunks) {
   const std::string list =
       Stored(data::ToJson({.sources = {SetAt("/here", "a.bin"), SetAt("s3://bucket/set", "a b.bin"),
                                        SetAt("https://files.example/set/", "a b.bin")}}));
-  EXPECT_THAT(*lists_.NamedBy(list).value(), UnorderedElementsAre(kHash, kMaskHash));
-  EXPECT_THAT(*lists_.ObjectsNamedBy(list).value(),
+  EXPECT_TRUE(lists_.NamesBlob({list}, kHash));
+  EXPECT_TRUE(lists_.NamesBlob({list}, kMaskHash));
+  EXPECT_FALSE(lists_.NamesBlob({list}, list));
+  EXPECT_THAT(lists_.Read(list)->objects,
               UnorderedElementsAre("s3://bucket/set/a b.bin", "s3://bucket/set/m.mask",
                                    "https://files.example/set/a%20b.bin",
                                    "https://files.example/set/m.mask"));
+  EXPECT_TRUE(lists_.NamesObject(list, "s3://bucket/set/a b.bin").value());
+  EXPECT_FALSE(lists_.NamesObject(list, "s3://bucket/set/b.bin").value());
 }
 
-TEST_F(BlobListsTest, NamesThatLeadOutOfTheFolderNameNothing) {
+TEST_F(BlobListsTest, NamesThatLeadOutOfTheFolderAreRefused) {
   const std::string list = Stored(data::ToJson({.sources = {SetAt("s3://bucket/set", "/a.bin")}}));
-  EXPECT_THAT(*lists_.ObjectsNamedBy(list).value(), UnorderedElementsAre("s3://bucket/set/m.mask"));
+  EXPECT_TRUE(absl::IsInvalidArgument(lists_.Read(list).status()));
+  EXPECT_FALSE(lists_.NamesBlob({list}, kMaskHash));
 }
 
 TEST_F(BlobListsTest, ModelsAtAddressesNameTheirFiles) {
@@ -71,15 +82,37 @@ TEST_F(BlobListsTest, ModelsAtAddressesNameTheirFiles) {
                       .bytes = 8,
                       .sha256 = ""}};
   const std::string list = Stored(published::ToJson(weights));
-  ASSERT_TRUE(lists_.ObjectsNamedBy(list).ok()) << lists_.ObjectsNamedBy(list).status();
-  EXPECT_THAT(*lists_.ObjectsNamedBy(list).value(),
+  ASSERT_TRUE(lists_.Read(list).ok()) << lists_.Read(list).status();
+  EXPECT_THAT(lists_.Read(list)->objects,
               UnorderedElementsAre("hf://org/model@0123456789abcdef/model.safetensors"));
-  EXPECT_TRUE(lists_.NamedBy(list).value()->empty());
+  EXPECT_EQ(lists_.Read(list)->size(), 0u);
 }
 
 TEST_F(BlobListsTest, WhatIsNoListNamesNothing) {
-  EXPECT_TRUE(absl::IsInvalidArgument(lists_.ObjectsNamedBy(Stored("a text")).status()));
-  EXPECT_TRUE(absl::IsNotFound(lists_.ObjectsNamedBy(Sha256Hex("nothing")).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(lists_.Read(Stored("a text")).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(lists_.NamesObject(Stored("a text"), "s3://b/a").status()));
+  EXPECT_TRUE(absl::IsNotFound(lists_.Read(Sha256Hex("nothing")).status()));
+  EXPECT_FALSE(lists_.NamesBlob({Stored("a text"), Sha256Hex("nothing")}, kHash));
+}
+
+// Nine of them, which once pushed each other out of a cache of eight: each is read once.
+TEST_F(BlobListsTest, AListIsReadOnce) {
+  std::vector<std::string> lists;
+  for (int i = 0; i < 9; ++i) {
+    lists.push_back(Stored(data::ToJson({.sources = {SetAt("/here", fmt::format("{}.bin", i))}})));
+  }
+  EXPECT_TRUE(lists_.NamesBlob(lists, kHash));
+  for (const std::string& list : lists) {
+    std::filesystem::remove(blobs_->PathOf(list));
+    EXPECT_TRUE(lists_.NamesBlob({list}, kHash));
+  }
+}
+
+TEST_F(BlobListsTest, ATooLargeOneIsRefusedBeforeItIsRead) {
+  const std::string list = Sha256Hex("huge");
+  std::ofstream(blobs_->PathOf(list)).put('{');
+  std::filesystem::resize_file(blobs_->PathOf(list), uint64_t{1} << 30);  // a hole
+  EXPECT_THAT(std::string(Message(lists_.Read(list).status())), HasSubstr("expected at most"));
 }
 
 }  // namespace

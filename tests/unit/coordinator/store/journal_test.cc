@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <random>
@@ -146,6 +147,29 @@ TEST_F(JournalTest, WhatIsRefusedIsToldNobody) {
   EXPECT_EQ(ear_->changes.size(), before + 1);
   Replay();
   EXPECT_EQ(DumpStore(Original()), DumpStore(Copy()));
+}
+
+// A change comes from another machine: it reaches the rows of the store's tables and nothing else.
+TEST_F(JournalTest, AStrangeChangeIsRefusedWhole) {
+  Follow();
+  auto copy = sqlite::Database::Open(Copy(), SQLITE_OPEN_READWRITE).value();
+  const std::string elsewhere = folder_.path() + "/elsewhere.db";
+  for (const std::string& sql :
+       {"ATTACH DATABASE '" + elsewhere + "' AS other", std::string("CREATE TABLE other(a)"),
+        std::string("PRAGMA writable_schema=ON"), std::string("DELETE FROM sqlite_master"),
+        std::string("COMMIT"), std::string("VACUUM INTO '") + elsewhere + "'",
+        std::string("DELETE FROM runs WHERE id=zeroblob(1000000000)"),
+        std::string("DELETE FROM runs WHERE id IN (WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL "
+                    "SELECT x+1 FROM c) SELECT x FROM c)")}) {
+    v1::StoreChange change;
+    change.add_statements()->set_sql("DELETE FROM events");
+    change.add_statements()->set_sql(sql);
+    const std::string before = DumpStore(Copy());
+    const Status status = copy.Replay(change);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << sql << ": " << status;
+    EXPECT_EQ(DumpStore(Copy()), before) << sql;
+  }
+  EXPECT_FALSE(std::filesystem::exists(elsewhere));
 }
 
 TEST_F(JournalTest, WhoeverWritesWaitsForTheFollower) {

@@ -61,11 +61,24 @@ TEST_F(MembersTest, ATokenHasItsTimeAndRole) {
   const std::string secret = Token(Role::kUser, 5);
   EXPECT_EQ(Join(secret, "late", "1", kUntil).status().code(), kUnauthenticated);
   EXPECT_EQ(JoinWorker(secret, "id", "1").status().code(), absl::StatusCode::kPermissionDenied);
-  const std::string any = Token(Role::kAdmin, kAnyNumber, absl::InfiniteFuture());
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(Join(any, "some", std::to_string(i), kNow + absl::Hours(1'000'000)).ok());
-  }
+  const std::string any = Token(Role::kAdmin, kAnyNumber, kNow + kLongestTokenLife);
+  const absl::Time late = kNow + kLongestTokenLife - absl::Seconds(1);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Join(any, "some", std::to_string(i), late).ok());
   EXPECT_TRUE(JoinWorker(any, "id", "x").ok());
+  EXPECT_EQ(Join(any, "some", "9", kNow + kLongestTokenLife).status().code(), kUnauthenticated);
+}
+
+TEST_F(MembersTest, EveryTokenEnds) {
+  const JoinToken token = NewJoinToken(Role::kUser, std::string(64, 'a'));
+  for (const absl::Time until :
+       {absl::InfiniteFuture(), kNow + kLongestTokenLife + absl::Seconds(1), kNow}) {
+    EXPECT_EQ(members_->AddToken(token, 1, until, kNow).code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(*members_->TokenUntil(token.secret), std::nullopt);
+  ASSERT_TRUE(members_->AddToken(token, 1, kUntil, kNow).ok());
+  EXPECT_EQ(**members_->TokenUntil(token.secret), kUntil);
+  ASSERT_TRUE(Join(token.secret, "ann", "1").ok());
+  EXPECT_EQ(*members_->TokenUntil(token.secret), std::nullopt);  // it is used up
 }
 
 TEST_F(MembersTest, AnIdOfAWorkerIsOnesOwn) {
@@ -114,9 +127,52 @@ TEST_F(MembersTest, WhoIsSentAwayStaysAway) {
   Open();
   EXPECT_THAT(std::string(members_->Check({"bob", Role::kUser, ""}, "1").message()),
               HasSubstr("was revoked"));
-  EXPECT_EQ(Join(secret, "bob", "1")->name, "bob-2");
+  // Not with the same key, whatever he calls himself, and not as another role.
+  const auto same_key = Join(secret, "bert", "1");
+  EXPECT_EQ(same_key.status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(same_key.status().message()), HasSubstr("no key becomes a member twice"));
+  EXPECT_FALSE(JoinWorker(Token(Role::kWorker, 1), "id", "1").ok());
+  EXPECT_EQ(Join(secret, "bob", "2")->name, "bob-2");
 }
 
-// A store of version 4 has none of this.
+// What is kept of those who ended long ago is enough to keep their names and keys away.
+TEST_F(MembersTest, WhoEndedLongAgoIsForgottenButForNameAndKey) {
+  const std::string secret = Token(Role::kUser, 9, kNow + absl::Hours(100));
+  ASSERT_TRUE(Join(secret, "revoked", "1").ok());
+  ASSERT_TRUE(Join(secret, "expired", "2").ok());
+  ASSERT_TRUE(Join(secret, "member", "3").ok());
+  ASSERT_TRUE(members_->Revoke("revoked", kNow).ok());
+  ASSERT_TRUE(members_->Renew("member", kNow + absl::Hours(99)).ok());
+  EXPECT_EQ(*members_->Forget(kNow), 0u);
+  EXPECT_EQ(*members_->Forget(kNow + absl::Seconds(1)), 1u);
+  EXPECT_EQ(*members_->Forget(kUntil + absl::Seconds(1)), 1u);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(members_->List().size(), 1u);
+    EXPECT_EQ(members_->List()[0].name(), "member");
+    EXPECT_THAT(std::string(members_->Check({"revoked", Role::kUser, ""}, "1").message()),
+                HasSubstr("is no member"));
+    for (const char* key : {"1", "2"}) {
+      EXPECT_EQ(Join(secret, "new", key).status().code(), absl::StatusCode::kPermissionDenied);
+    }
+    Open();
+  }
+  EXPECT_EQ(Join(secret, "revoked", "4")->name, "revoked-2");
+  EXPECT_EQ(Join(secret, "expired", "5")->name, "expired-2");
+}
+
+TEST_F(MembersTest, NothingOfAnAuthorityOutlivesIt) {
+  const absl::Time end = kNow + absl::Minutes(10);
+  const std::string secret = Token(Role::kWorker, 9);
+  ASSERT_TRUE(JoinWorker(secret, "id", "1").ok());
+  ASSERT_TRUE(members_->EndAllBy(end).ok());
+  EXPECT_EQ(members_->List()[0].until_unix_ms(), absl::ToUnixMillis(end));
+  EXPECT_EQ(JoinWorker(secret, "other", "2", end).status().code(), kUnauthenticated);
+  Open();
+  // Its id is free again for whoever has a token of the next authority.
+  const JoinToken token = NewJoinToken(Role::kWorker, std::string(64, 'b'));
+  ASSERT_TRUE(members_->AddToken(token, 1, kUntil, kNow).ok());
+  EXPECT_EQ(JoinWorker(token.secret, "id", "2", end)->name, "w");
+}
+
 }  // namespace
 }  // namespace longhaul::coordinator

@@ -42,14 +42,20 @@ class RefusalTest : public ::testing::Test {
 };
 
 TEST_F(RefusalTest, NewerSchema) {
-  Sql(folder_.path(), "PRAGMA user_version=7");
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 7");
+  Sql(folder_.path(), "PRAGMA user_version=8");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 8");
 }
 
 TEST_F(RefusalTest, OlderSchema) {
   Sql(folder_.path(), "PRAGMA user_version=5");
   ExpectRefused(absl::StatusCode::kFailedPrecondition,
-                "has schema version 5, this coordinator knows version 6");
+                "has schema version 5, this coordinator knows versions 6 to 7");
+}
+
+// A store of version 6 that has the tables of version 7 is none.
+TEST_F(RefusalTest, OlderSchemaWithNewerTables) {
+  Sql(folder_.path(), "PRAGMA journal_mode=DELETE; PRAGMA user_version=6");
+  ExpectRefused(absl::StatusCode::kDataLoss, "already exists");
 }
 
 TEST_F(RefusalTest, SchemaOfNoVersion) {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/store/sqlite.h"
 #include "tests/support/golden.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/coordinator/store/store_records.h"
@@ -326,6 +328,27 @@ TEST(StoreTest, AKilledWriterLeavesWholeTransactions) {
     EXPECT_EQ(store->Steps(RunId("r"), step, 10)->size(), 1u);
     before = step;
   }
+}
+
+// SQLite itself makes files that everybody may read, with whatever secrets they get.
+TEST(DatabaseTest, AFileIsPrivateFromItsFirstByte) {
+  const mode_t before = ::umask(0);
+  const TempDir folder;
+  const std::string path = folder.path() + "/new.db";
+  struct stat info {};
+  {
+    auto database =
+        sqlite::Database::Open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE).value();
+    ASSERT_EQ(::stat(path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_size, 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+    ASSERT_TRUE(database.Execute("PRAGMA journal_mode=WAL; CREATE TABLE t(x)").ok());
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+      ASSERT_EQ(::stat((path + suffix).c_str(), &info), 0) << suffix;
+      EXPECT_EQ(info.st_mode & 0777, 0600u) << suffix;
+    }
+  }
+  ::umask(before);
 }
 
 }  // namespace

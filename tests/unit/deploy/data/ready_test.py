@@ -1,6 +1,9 @@
-"""Token files of others: taken where they lie, copied, rewritten, refused."""
+"""Token files of others: linked, copied, rewritten, refused."""
+import errno
+import os
 import struct
 import unittest
+import unittest.mock
 
 import support
 from support import DataTest, encoded
@@ -43,14 +46,22 @@ class ReadyTest(DataTest):
     def taken(self, path, *arguments, offset=0, width=2, vocabulary=65500):
         self.prepare("--force", "--vocabulary", str(vocabulary), "--end-token", "0", *arguments, path)
         made = self.manifest()
-        self.assertEqual(made["training"][0]["file"], path)
+        self.assertEqual(made["training"][0]["file"], "training-00000.bin")
         self.assertEqual(made["training"][0]["offset"], offset)
         self.assertEqual((made["bytes_per_token"], made["documents"], made["tokenizer"], made["end_token"]),
                          (width, 3, None, 0))
-        self.assertEqual(sorted(self.files()), ["dataset.json"])
+        self.assertEqual(sorted(self.files()), ["dataset.json", "training-00000.bin"])
+        self.assertEqual(os.stat(path).st_nlink, 2)
         self.assertEqual(self.ids(), self.TOKENS)
 
-    def test_files_are_taken_where_they_lie(self):
+    def test_a_file_that_cannot_be_linked_is_named(self):
+        path = self.write("a.bin", self.array("<u2").tobytes())
+        with unittest.mock.patch("os.link", side_effect=OSError(errno.EXDEV, "another disk")):
+            said = self.prepare("--vocabulary", "65500", path, code=1)
+        self.assertIn("a.bin: cannot be linked", said)
+        self.assertIn("--copy", said)
+
+    def test_files_are_linked(self):
         self.taken(self.write("a.bin", self.array("<u2").tobytes()))
         self.taken(self.write("b.bin", self.array("<u4").tobytes()), "--dtype", "uint32", width=4)
         self.taken(self.write("c.bin", llm_c(20240520, 1, self.TOKENS, "H")), offset=1024)

@@ -15,6 +15,7 @@
 #include "proto/identity/authority.h"
 #include "proto/identity/credentials.h"
 #include "proto/identity/join_token.h"
+#include "proto/identity/rotation.h"
 #include "tests/support/golden.h"
 #include "tests/support/temp_dir.h"
 
@@ -85,18 +86,18 @@ TEST(AuthorityTest, ItsServerIsOneAndNoMember) {
 TEST(AuthorityTest, ComesBackFromItsFile) {
   const testing::TempDir folder;
   bool made = false;
-  const Authority authority = LoadOrMakeAuthority(folder.path(), kNow, &made).value();
+  const Authority authority = LoadOrMakeAuthorities(folder.path(), kNow, &made)->present;
   EXPECT_TRUE(made);
   const std::string path = folder.path() + "/authority.pem";
   struct stat info {};
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
-  EXPECT_EQ(LoadOrMakeAuthority(folder.path(), kNow, &made)->fingerprint(),
+  EXPECT_EQ(LoadOrMakeAuthorities(folder.path(), kNow, &made)->present.fingerprint(),
             authority.fingerprint());
   EXPECT_FALSE(made);
   // A damaged one is never replaced in silence.
   ASSERT_TRUE(WriteFileAtomic(path, authority.certificate_pem()).ok());
-  EXPECT_EQ(LoadOrMakeAuthority(folder.path(), kNow, &made).status().code(),
+  EXPECT_EQ(LoadOrMakeAuthorities(folder.path(), kNow, &made).status().code(),
             absl::StatusCode::kFailedPrecondition);
   const Authority other = Authority::Make(kNow).value();
   EXPECT_FALSE(Authority::FromPem(

@@ -20,6 +20,7 @@
 #include "longhaul/v1/member.grpc.pb.h"
 #include "proto/identity/authority.h"
 #include "proto/identity/credentials.h"
+#include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
 #include "proto/rpc/status.h"
 #include "tests/support/silent_listener.h"
@@ -60,6 +61,11 @@ class FakeMembers : public v1::MemberService::Service {
                     v1::JoinReply* reply) override {
     return Sign(request->request_pem(), reply);
   }
+  grpc::Status ListMembers(grpc::ServerContext* context, const v1::ListMembersRequest*,
+                           v1::ListMembersReply*) override {
+    if (!signer.empty()) context->AddInitialMetadata(kSignerKey, signer);
+    return grpc::Status::OK;
+  }
   grpc::Status Renew(grpc::ServerContext*, const v1::RenewRequest* request,
                      v1::JoinReply* reply) override {
     return Sign(request->request_pem(), reply);
@@ -69,6 +75,8 @@ class FakeMembers : public v1::MemberService::Service {
   std::atomic<bool> drops_replies{false};  // signs, and the caller does not hear of it
   std::atomic<int> signed_count{0};
   absl::Duration age = absl::ZeroDuration();  // of certificates, which last for an hour
+  std::string authority_pem;                  // what members are to trust; "": says nothing of it
+  std::string signer;                         // said with every reply; "": nothing is
 
  private:
   grpc::Status Sign(const std::string& request_pem, v1::JoinReply* reply) {
@@ -83,6 +91,7 @@ class FakeMembers : public v1::MemberService::Service {
     ++signed_count;
     if (drops_replies) return {grpc::StatusCode::ABORTED, "the reply was lost"};
     reply->set_certificate_pem(*certificate);
+    reply->set_authority_pem(authority_pem);
     return grpc::Status::OK;
   }
 
@@ -288,6 +297,39 @@ TEST_F(AccessTest, RenewsWithTheOneThatServes) {
   EXPECT_EQ(second_.signed_count, 1);
   EXPECT_EQ((*access)->address(), second_.address());
   EXPECT_GT((*access)->generation(), before);
+}
+
+// While the authority's key is rotated, members learn the new one long before their certificates
+// end.
+TEST_F(AccessTest, LearnsANewAuthority) {
+  first_.Start();
+  const auto access = Open({first_.address()});
+  ASSERT_TRUE(access.ok()) << access.status();
+  const StatusOr<Authority> present = Authority::Make(absl::Now());
+  ASSERT_TRUE(present.ok());
+  const auto call = [&] {
+    StubOf<v1::MemberService> stub(*access);
+    grpc::ClientContext context;
+    v1::ListMembersReply reply;
+    EXPECT_TRUE(stub.Get()->ListMembers(&context, v1::ListMembersRequest(), &reply).ok());
+    (*access)->NoteAuthority(context);
+    EXPECT_EQ((*access)->RenewIfDue(absl::ZeroDuration()), absl::OkStatus());
+  };
+  call();
+  first_.signer = authority_->fingerprint();
+  call();
+  EXPECT_EQ(first_.signed_count, 1);  // to join
+  first_.signer = present->fingerprint();
+  first_.authority_pem = present->certificate_pem() + authority_->certificate_pem();
+  call();
+  EXPECT_EQ(first_.signed_count, 2);
+  EXPECT_EQ(LoadCredentials(folder_.path() + "/me.pem")->authority_pem, first_.authority_pem);
+  call();
+  EXPECT_EQ(first_.signed_count, 2);
+  // It fits tokens of either.
+  EXPECT_TRUE(Open({first_.address()}, NewTokenFile(*present)).ok());
+  EXPECT_TRUE(Open({first_.address()}, NewTokenFile(*authority_)).ok());
+  EXPECT_EQ(first_.signed_count, 2);
 }
 
 }  // namespace

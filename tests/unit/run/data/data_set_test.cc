@@ -78,7 +78,7 @@ TEST(ParseDataSet, ReadyTokenFilesHaveNoTokenizerAndPerhapsNoEnd) {
   Json json = SetJson();
   json["tokenizer"] = nullptr;
   json["end_token"] = nullptr;
-  json["training"][0]["file"] = "/data/tokens.bin";
+  json["training"][0]["file"] = "linked/tokens.bin";
   json["training"][0]["offset"] = 1024;
   const DataSet set = ParseDataSet(json.dump()).value();
   EXPECT_EQ(set.tokenizer, "");
@@ -146,6 +146,18 @@ TEST(ParseDataSet, WhatIsWrongIsNamed) {
               HasSubstr("too many tokens"));
   EXPECT_THAT(changed([](Json& json) { json["training"][1]["file"] = "../secret"; }),
               HasSubstr("'../secret' is no file of it"));
+  for (const char* file : {"/etc/shadow", "a/../../b", "a//b", "a/", "./a", "..", "a/..", "/"}) {
+    EXPECT_THAT(changed([&](Json& json) { json["training"][1]["file"] = file; }),
+                HasSubstr("is no file of it"))
+        << file;
+    EXPECT_THAT(changed([&](Json& json) { json["validation"][0]["mask"]["file"] = file; }),
+                HasSubstr("is no file of it"))
+        << file;
+  }
+  const std::string zero("a\0b", 3);
+  EXPECT_THAT(changed([&](Json& json) { json["training"][1]["file"] = zero; }),
+              HasSubstr("is no file of it"));
+  EXPECT_EQ(changed([](Json& json) { json["training"][1]["file"] = "a/..b/c..d"; }), "none");
   EXPECT_THAT(changed([](Json& json) { json["training"][1]["file"] = ""; }),
               HasSubstr("is no file"));
   EXPECT_THAT(changed([](Json& json) { json["training"][1]["chunks"] = std::string(64, 'z'); }),
@@ -155,6 +167,17 @@ TEST(ParseDataSet, WhatIsWrongIsNamed) {
   for (const std::string_view text : {"", "[]", "null", "{", "{\"format\": 1}"}) {
     EXPECT_FALSE(ParseDataSet(text).ok()) << text;
   }
+}
+
+TEST(CheckFolders, AListIsOfTheFoldersOfTheRunFile) {
+  EXPECT_TRUE(CheckFolders(FoldersOf({{SourceOf("/a"), SourceOf("/b")}}), {"/a", "/b"}).ok());
+  EXPECT_THAT(
+      std::string(Message(CheckFolders({"/a", "/etc"}, {"/a", "/b"}))),
+      HasSubstr("expected a list of the data set in /b, as data.sets has it, got one of /etc"));
+  EXPECT_THAT(std::string(Message(CheckFolders({"/b", "/a"}, {"/a", "/b"}))), HasSubstr("in /a"));
+  EXPECT_THAT(std::string(Message(CheckFolders({"/a"}, {"/a", "/b"}))),
+              HasSubstr("expected a list of 2 data sets, as data.sets has them, got one of 1"));
+  EXPECT_FALSE(CheckFolders({}, {"/a"}).ok());
 }
 
 TEST(CheckMixture, SaysAllThatIsWrongAtOnce) {

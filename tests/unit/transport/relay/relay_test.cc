@@ -298,5 +298,44 @@ TEST_F(RelayTest, ItsEndEndsWhatItCarries) {
   EXPECT_TRUE(dialler->HasEnded());
 }
 
+// The scope of a ticket is the beginning of its name.
+std::string ScopeOfName(char name) {
+  return std::string(kScopeBytes, name);
+}
+
+// A ticket ends with its epoch, whatever time it names.
+TEST_F(RelayTest, ATicketCountsWhileItsScopeIsServed) {
+  Start({.scoped = true});
+  const auto nobody = [&](Side side) {
+    End end(*relay_);
+    end.Show(TicketOf('a'), side);
+    return end.Word() == 'N' && end.HasEnded();
+  };
+  EXPECT_TRUE(nobody(Side::kWaiter));
+  EXPECT_TRUE(nobody(Side::kDialler));
+  relay_->Serve({ScopeOfName('a'), ScopeOfName('b')});
+  auto a = Pair('a');
+  auto b = Pair('b');
+  End waits(*relay_);
+  waits.Show(TicketOf('a'), Side::kWaiter);
+  ASSERT_TRUE(WaitFor([](const RelayStats& stats) { return stats.waiting == 1; }));
+  relay_->Serve({ScopeOfName('b')});
+  EXPECT_TRUE(a.first->HasEnded());
+  EXPECT_TRUE(a.second->HasEnded());
+  EXPECT_EQ(waits.Word(), 'N');
+  EXPECT_TRUE(nobody(Side::kWaiter));
+  b.first->Write("still here");
+  EXPECT_EQ(b.second->Read(10), "still here");
+  EXPECT_EQ(relay_->stats().refused, 3u);
+  EXPECT_EQ(relay_->stats().pipes, 1u);
+}
+
+TEST_F(RelayTest, WithoutScopesAllItsTicketsCount) {
+  auto a = Pair('a');
+  relay_->Serve({});
+  EXPECT_TRUE(a.first->HasEnded());
+  EXPECT_TRUE(WaitFor([](const RelayStats& stats) { return stats.pipes == 0; }));
+}
+
 }  // namespace
 }  // namespace longhaul::relay

@@ -64,7 +64,9 @@ class Worker {
                   .codec_thread = &codec_thread_,
                   .shards = shards_.get(),
                   .blobs = &blobs_,
+                  .pieces = &blobs_,
                   .traffic = &traffic_,
+                  .roots = &roots_,
                   .transfers = transfers_.get(),
                   .send = [this](v1::WorkerMessage message) { said_.Push(std::move(message)); },
                   .restart = [this](const RestartCause& cause) { restarts_.Push(cause); },
@@ -171,6 +173,7 @@ class Worker {
   TrafficWatch traffic_;
   std::unique_ptr<ShardTransfers> transfers_;
   // Nobody is there: what is asked for lies in the folder already.
+  RootFolders roots_ = RootFolders::Open({"/"}).value();
   BlobFetcher blobs_{Access::Plain("127.0.0.1:1", ""), folder_.path() + "/blobs"};
   std::unique_ptr<Agent> agent_;
 };

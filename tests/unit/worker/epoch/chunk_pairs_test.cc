@@ -63,6 +63,9 @@ TEST(ChunkPairs, NeighboursDialAsTheirEdgeDoes) {
     EXPECT_EQ(of_last[0].ways[0].dials, to_dials);
     const auto& dialler = to_dials ? of_last[0] : of_first[0];
     EXPECT_THAT(dialler.ways[0].addresses, ElementsAre(to_dials ? "10.0.0.0" : "10.0.0.1"));
+    // Where the other one comes from.
+    const auto& dialled = to_dials ? of_first[0] : of_last[0];
+    EXPECT_THAT(dialled.ways[0].addresses, ElementsAre(to_dials ? "10.0.0.1" : "10.0.0.0"));
   }
 }
 

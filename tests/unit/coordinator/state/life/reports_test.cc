@@ -125,6 +125,27 @@ TEST_F(Reports, ALostReportDoesNotStopTheCount) {
   EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 2u);
 }
 
+// One stage makes up steps of the future, of a megabyte each: what is kept is bounded, and the
+// steps that the run is at are not pushed out.
+TEST_F(Reports, StepsOfTheFutureTakeBoundedMemory) {
+  v1::StepReport large = c.Report(1, 0, 2);
+  while (large.ByteSizeLong() < 1 << 20) large.add_links()->set_link_bytes_sent(uint64_t{1} << 60);
+  c.Step("a", "tiny-1", c.Report(1, 0, 2));
+  for (uint64_t step = 90; step > 2; --step) {
+    large.set_step(step);
+    c.Step("a", "tiny-1", large);
+  }
+  c.Step("b", "tiny-1", c.Report(1, 1, 2));
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 1u);
+  c.Step("b", "tiny-1", c.Report(90, 1, 2));  // nobody has kept the other one's
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 1u);
+  c.Step("b", "tiny-1", c.Report(3, 1, 2));
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 3u);
+  // Room again for what comes.
+  for (uint64_t step = 4; step <= 50; ++step) c.Steps(kAb, "tiny-1", step);
+  EXPECT_EQ(c.views().RunOf("tiny-1")->step(), 50u);
+}
+
 TEST_F(Reports, NonsenseIsDropped) {
   c.Step("a", "tiny-1", c.Report(101, 0, 2));  // behind the last step
   c.Step("a", "tiny-1", c.Report(0, 0, 2));

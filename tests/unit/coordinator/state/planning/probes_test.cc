@@ -61,6 +61,8 @@ TEST_F(Probes, BothEndsAreAskedAndOneDials) {
   EXPECT_TRUE(below.dial());
   ASSERT_EQ(below.addresses_size(), 1);
   EXPECT_EQ(below.addresses(0), "a:1");
+  ASSERT_EQ(above.dialler_addresses_size(), 1);
+  EXPECT_EQ(above.dialler_addresses(0), "b:1");
   EXPECT_GT(below.limit_seconds(), 0);
   EXPECT_EQ(above.link_secret(), below.link_secret());
   EXPECT_EQ(above.link_secret().size(), 32u);

@@ -165,6 +165,36 @@ TEST(Queue, HasAnEnd) {
   EXPECT_THAT(std::string(Message(status)), HasSubstr("500 runs wait for workers already"));
 }
 
+// A user who is no admin has a share, and the others go on.
+TEST(Queue, AMemberHasAShare) {
+  StateOptions options;
+  options.limits.queued_runs.of_member = 2;
+  options.limits.runs.of_member = 3;
+  options.limits.run_bytes.of_member = 3000;
+  Coordinator c({}, options);
+  uint64_t number = 0;
+  const auto submit = [&](const std::string& owner, bool may_all, size_t bytes = 0) -> std::string {
+    event::Submitted asked = SubmitOf(SmallSpec("tiny", 4), fmt::format("tiny-{}", ++number));
+    asked.by = {.name = owner, .may_all = may_all};
+    asked.submit.set_run_yaml(std::string(bytes, ' '));
+    c.Tick(std::move(asked));
+    return std::string(Message(c.LastReply<command::Reply<v1::SubmitReply>>()->reply.status()));
+  };
+  EXPECT_EQ(submit("bob", false), "");
+  EXPECT_THAT(submit("bob", false, 5000), HasSubstr("run files of bob"));
+  EXPECT_EQ(submit("bob", false), "");
+  EXPECT_THAT(submit("bob", false), HasSubstr("2 runs of bob wait for workers"));
+  EXPECT_EQ(submit("eve", false), "");
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(submit("ann", true, 5000), "");
+  // Runs that have ended count as runs.
+  c.Tick(event::StopAsked{.request = RequestId(77), .run = "tiny-1", .now = true});
+  EXPECT_EQ(submit("bob", false), "");
+  c.Tick(event::StopAsked{.request = RequestId(78), .run = "tiny-3", .now = true});
+  EXPECT_THAT(submit("bob", false), HasSubstr("bob has 3 runs here"));
+  c.Tick(event::RemoveAsked{.request = RequestId(79), .run = "tiny-1"});
+  EXPECT_EQ(submit("bob", false), "");
+}
+
 TEST(PlanRequest, IsAnsweredAndForgotten) {
   Coordinator c;
   c.Join("a");

@@ -126,8 +126,11 @@ TEST_F(Reach, EachWorkerTriesTheAddressesOfTheOthers) {
       const auto* told = std::get_if<command::ToWorker>(&command);
       if (told == nullptr || told->session != c.sessions[to]) continue;
       const v1::TryReach& ask = told->message.try_reach();
-      expected = expected || (ask.check() == dials[0].check() && !ask.dial() &&
-                              ask.link_secret() == dials[0].link_secret());
+      if (ask.check() != dials[0].check() || ask.dial()) continue;
+      expected = ask.link_secret() == dials[0].link_secret();
+      // And whom it may let in.
+      ASSERT_EQ(ask.dialler_addresses_size(), 1);
+      EXPECT_EQ(ask.dialler_addresses(0), std::string(from) + ":1");
     }
     EXPECT_TRUE(expected);
   }

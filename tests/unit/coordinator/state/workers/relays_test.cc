@@ -152,5 +152,74 @@ TEST_F(RelaysOfWorkers, TheFirstRecoveryTakesARelayThatIsThere) {
   EXPECT_EQ(WayOf("b").address, "y:7200");
 }
 
+// ---- Whose tickets count
+
+std::string ScopeOfTicket(const relay::Way& way) {
+  return way.ticket.name.substr(0, relay::kScopeBytes);
+}
+
+class RelayScopesTest : public Relays {
+ protected:
+  // What the coordinator's own relay was told last.
+  std::vector<std::string> Served() const {
+    for (auto command = c.commands.rbegin(); command != c.commands.rend(); ++command) {
+      if (const auto* serve = std::get_if<command::ServeScopes>(&*command)) return serve->scopes;
+    }
+    return {"nothing"};
+  }
+  // What the relay of a worker was told last.
+  std::vector<std::string> ServedBy(const std::string& worker) const {
+    const v1::WorkerCommand* last = c.Last(worker, v1::WorkerCommand::kServeScopes);
+    if (last == nullptr) return {"nothing"};
+    const auto& scopes = last->serve_scopes().scopes();
+    return {scopes.begin(), scopes.end()};
+  }
+};
+
+TEST_F(RelayScopesTest, TicketsEndWithTheirEpoch) {
+  v1::Hello hello = Relayed("r");
+  hello.mutable_relay()->set_address("203.0.113.7:7200");
+  hello.mutable_relay()->set_secret(kSecret);
+  c.Join(hello);
+  EXPECT_THAT(ServedBy("r"), ElementsAre());
+  EXPECT_THAT(Served(), ElementsAre());
+  c.Join(Relayed("a"));
+  c.Join(Relayed("b"));
+  AnswerInVain();
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.recovery.attempts = 3;
+  c.Tick(SubmitOf(spec, "tiny-1", 1));
+  c.ToPreparing({"a", "b"}, "tiny-1");
+  const v1::Assign& assign = c.Last("a", v1::WorkerCommand::kAssign)->assign();
+  ASSERT_EQ(assign.edge_ways().at(0).ways_size(), 2);
+  const std::string first = ScopeOfTicket(*relay::ParseWay(assign.edge_ways().at(0).ways(0)));
+  EXPECT_THAT(Served(), ElementsAre(first));
+  EXPECT_THAT(ServedBy("r"), ElementsAre(first));
+  // A worker that was revoked is gone for good. What it knows is of an epoch that is over, before
+  // anybody takes its place.
+  c.Tick(event::WorkerLeft{c.sessions.at("b"), "it was revoked", /*for_good=*/true});
+  EXPECT_EQ(c.StateOf("tiny-1"), "recovering");
+  EXPECT_THAT(Served(), ElementsAre());
+  EXPECT_THAT(ServedBy("r"), ElementsAre());
+}
+
+TEST_F(RelayScopesTest, TicketsEndWithTheirRun) {
+  c.Join(Relayed("a"));
+  c.Join(Relayed("b"));
+  AnswerInVain();
+  c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1", 1));
+  c.ToRunning({"a", "b"}, "tiny-1");
+  EXPECT_EQ(Served().size(), 1u);
+  const std::vector<std::string> running = Served();
+  // A coordinator that starts again finds the run in its store, and its links go on.
+  c.commands.clear();
+  c.Restart();
+  c.Tick();
+  EXPECT_EQ(Served(), running);
+  c.Tick(event::StopAsked{.request = RequestId(9), .run = "tiny-1", .now = true});
+  EXPECT_EQ(c.StateOf("tiny-1"), "stopped");
+  EXPECT_THAT(Served(), ElementsAre());
+}
+
 }  // namespace
 }  // namespace longhaul::coordinator

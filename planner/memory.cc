@@ -30,6 +30,8 @@ constexpr uint64_t kPinnedBytes = uint64_t{64} << 20;
 constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
 constexpr uint64_t kBoundariesInPassing = 8;
 constexpr uint64_t kSegmentBytes = uint64_t{20} << 20;
+// Numbers of an MLP's width that autograd keeps for a token: gate, up, and their product.
+constexpr uint64_t kKeptByMlp = 3;
 
 model::Ranks RanksOf(const GroupSpec& group) {
   return {.count = group.tensor, .experts = group.expert, .share_tokens = group.sequence};
@@ -411,11 +413,16 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
       break;
   }
   if (!on_gpu) return memory;
-  // The loss has given back its logits when the first block's scores are made again.
-  const uint64_t of_logits = kLogitsAtWork * logits + (keeps_logits ? 0 : of_loss);
+  // When the scores of a block are made again, the loss has given back its logits, and the block's
+  // MLP what was kept of it.
+  const uint64_t of_mlp =
+      spec.pipeline.recompute == Recompute::kBlocks && spec.model.experts == 0
+          ? kKeptByMlp * PartOf(tokens * spec.model.intermediate, ranks) * (bf16 ? kHalf : kFloat)
+          : 0;
+  const uint64_t given_back = kLogitsAtWork * logits + (keeps_logits ? 0 : of_loss) + of_mlp;
   const uint64_t scores = ScoreBytes(spec);
   memory.fixed += kCublasBytes + kBoundariesInPassing * boundary + scores -
-                  std::min(scores, of_logits) + QueryGradientBytes(spec);
+                  std::min(scores, given_back) + QueryGradientBytes(spec);
   if (!recomputes) {
     memory.per_flight += boundary + kSegmentBytes + DropoutBytes(spec, /*copies=*/1, on_gpu);
   }

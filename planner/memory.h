@@ -86,9 +86,9 @@ struct StageMemory {
 //   - kProgramBytes
 //   - on a GPU: 192 MiB for all workspaces that cuBLAS keeps, and 8 boundary tensors for
 //     temporaries of the pass that runs; with capped scores of attention, 14 copies of a chunk of
-//     them (run/model/attention_chunks.h), in the memory where the logits were and beyond it; with
-//     data.mask_documents in bf16, sums of queries' gradients in fp32, 128 tokens for each document
-//     of a recorded pass
+//     them (run/model/attention_chunks.h), less the logits and, with kBlocks, what the block's MLP
+//     kept: they are given back before; with data.mask_documents in bf16, sums of queries'
+//     gradients in fp32, 128 tokens for each document of a recorded pass
 //
 // per_flight, on the device, for each microbatch of B x T tokens in flight:
 //   - what autograd keeps of each block and, on the last stage, of the final norm, by the family

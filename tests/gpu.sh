@@ -56,7 +56,10 @@ if [ "$build" = 1 ]; then
   mkdir -p "$BUNDLE/bin" "$BUNDLE/lib"
   cp "$FROM/gpu_tests.txt" "$BUNDLE/"
   cp "$FROM/lib/"liblonghaul_{cuda,torch_cuda,torch_ops}.so "$BUNDLE/lib/"
-  cp --parents python/README.md python/longhaul_codecs/*.py "$OPS_TEST" $TRAINING/*.py deploy/runs/*.yaml "$BUNDLE/"
+  cp --parents python/README.md python/longhaul_codecs/*.py "$OPS_TEST" $TRAINING/*.py tests/support/*.py deploy/runs/*.yaml "$BUNDLE/"
+  for run in "${RUNS[@]}" "${RUNS_OF_TWO_GPUS[@]}"; do
+    (cd "$BUNDLE/$TRAINING" && python3 -B -c "import ${run%%.py *}") || die "$TRAINING/${run%% *} needs a file that is not in $BUNDLE/"
+  done
   mapfile -t programs < <(cat "$BUNDLE/gpu_tests.txt" "$FROM/gpu_helpers.txt" | sed "s|^|$FROM/bin/|")
   programs+=("$FROM/bin/longhaul-bench-collective" "$FROM/bin/longhaul-worker" "$FROM/bin/longhaul-codec" "$FROM/bin/stage_passes"
     "$FROM/bin/longhaul" "$FROM/bin/longhaul-coordinator" "$FROM/bin/reference_losses")

@@ -21,7 +21,16 @@ from training_test import expect_equal, text_for_training
 from ucx_test import Strangers, ucx_ports
 
 SKIPPED = 77
-STEPS = 60
+# Of many, so that no run ends before it is stopped.
+STEPS = 100_000
+COMPARED = 60
+
+
+def stop(cluster, run):
+    """Returns the losses of its first steps."""
+    cluster.cli("stop", run)
+    cluster.wait_for_end(run)
+    return cluster.losses(run)[:COMPARED]
 
 
 def main():
@@ -32,8 +41,8 @@ def main():
         text_for_training(folder)
         with namespace_cluster(sys.argv[1], folder, workers=3, rate="100mbit") as cluster:
             run = cluster.submit("undisturbed", steps=STEPS, stages=2)
-            cluster.wait_for_end(run)
-            wanted = cluster.losses(run)
+            cluster.wait_for_step(run, COMPARED)
+            wanted = stop(cluster, run)
             run = cluster.submit("disturbed", steps=STEPS, stages=2)
             if not cluster.wait_for_step(run, 1):
                 raise AssertionError(f"it ended early: {cluster.status(run)}")
@@ -43,10 +52,11 @@ def main():
             targets = ucx_ports([one for one in workers if one["name"] in training], pids)
             idle, = set(pids) - training
             with Strangers(targets, namespace=f"lh-{cluster.name}-w{idle.removeprefix('worker')}") as strangers:
-                if cluster.wait_for_end(run)["state"] != "done":
-                    raise AssertionError(cluster.status(run))
+                now = int(cluster.status(run)["step"])
+                if not cluster.wait_for_step(run, max(now + COMPARED, COMPARED)):
+                    raise AssertionError(f"it ended: {cluster.status(run)}")
             strangers.expect_no_answer()
-            expect_equal("beside a member that dials", cluster.losses(run), wanted)
+            expect_equal("beside a member that dials", stop(cluster, run), wanted)
             if pids != {worker["name"]: worker["pid"] for worker in cluster.state()["workers"]}:
                 raise AssertionError("a worker has ended")
     return 0

@@ -136,8 +136,9 @@ Status StoredFolders::Trim(const command::TrimFolder& request) const {
     if (is_outdated || request.dropped.contains(*step)) paths.push_back(entry.path);
   }
   // Without its description a checkpoint does not exist, so no half of one is ever taken.
-  std::ranges::stable_partition(
-      paths, [](const std::string& path) { return path.ends_with(stored::kDescription); });
+  std::stable_partition(paths.begin(), paths.end(), [](const std::string& path) {
+    return path.ends_with(stored::kDescription);
+  });
   for (const std::string& path : paths) {
     LH_ASSIGN_OR_RETURN(const remote::Address object, remote::Inside(folder, path));
     LH_RETURN_IF_ERROR(store_.Delete(object, CallNow()));

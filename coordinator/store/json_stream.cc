@@ -7,7 +7,7 @@
 namespace longhaul::coordinator {
 namespace {
 
-constexpr size_t kPieceBytes = 64 << 10;
+constexpr size_t kPassedAtOnceBytes = 64 << 10;
 constexpr size_t kMostScalarBytes = 64;
 constexpr int kEnd = -1;
 
@@ -184,7 +184,7 @@ class JsonScanner {
         text_.push_back(static_cast<char>(next));
       }
       if (key && text_.size() > kMostKeyBytes) return Wrong("a shorter key");
-      if (!key && text_.size() >= kPieceBytes) {
+      if (!key && text_.size() >= kPassedAtOnceBytes) {
         LH_RETURN_IF_ERROR(parts_->OnText(text_, /*last=*/false));
         text_.clear();
       }
@@ -233,7 +233,7 @@ class JsonScanner {
   std::istream& json_;
   const JsonLimits limits_;
   JsonParts* const parts_;
-  std::array<char, kPieceBytes> buffer_{};
+  std::array<char, kPassedAtOnceBytes> buffer_{};
   size_t at_ = 0, filled_ = 0, read_ = 0;
   std::vector<bool> open_;  // true: an array
   size_t values_ = 0;

@@ -16,9 +16,9 @@
 
 namespace longhaul::published {
 
-using Json = nlohmann::json;
-
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr char kOriginal[] = "original_max_position_embeddings";
 constexpr char kShare[] = "partial_rotary_factor";

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "proto/wire/link_header.h"
 #include "proto/wire/matrix_digest.h"
 #include "proto/wire/message_state.h"
@@ -15,6 +16,7 @@
 #include "proto/wire/transfer_word.h"
 #include "tests/fuzz/corpus.h"
 #include "transport/collective/core/id.h"
+#include "transport/collective/core/message.h"
 #include "transport/collective/switcher/cache.h"
 #include "transport/collective/taco/coder.h"
 #include "transport/collective/zip/coder.h"
@@ -112,12 +114,14 @@ void PutMachines(const Corpus& corpus) {
                6, 1, 225, 4, 13, 0, 40, 0, 11, 0, 1, 0,  15, 0, 1, 200, 13, 0, 200, 0});
   for (const int sealed : {0, 2}) {
     const std::string name = sealed == 0 ? "plain" : "sealed";
-    corpus.Put("link_machine", name + "_dialled_by_the_peer", BytesOf({sealed}) + dials + talk);
-    corpus.Put("link_machine", name + "_dialled_by_us", BytesOf({1 | sealed}) + answers + talk);
+    corpus.Put("link_machine", name + "_dialled_by_the_peer",
+               absl::StrCat(BytesOf({sealed}), dials, talk));
+    corpus.Put("link_machine", name + "_dialled_by_us",
+               absl::StrCat(BytesOf({1 | sealed}), answers, talk));
     corpus.Put("link_machine", "refused-" + name + "_stranger",
-               BytesOf({4 | sealed}) + dials + talk);
+               absl::StrCat(BytesOf({4 | sealed}), dials, talk));
     corpus.Put("link_machine", "refused-" + name + "_false_listener",
-               BytesOf({5 | sealed}) + answers + talk);
+               absl::StrCat(BytesOf({5 | sealed}), answers, talk));
     // It breaks, and comes back as attempt 1.
     corpus.Put("link_machine", name + "_comes_back",
                BytesOf({sealed}) + dials + talk.substr(0, 16) +

@@ -196,7 +196,7 @@ class HostilePeer {
     std::unique_ptr<Sealer> seals;  // once both have proved themselves, over a sealed link
   };
 
-  void Say(HostileConnection& connection, HostileFrame frame) {
+  void Say(HostileConnection& connection, const HostileFrame& frame) {
     constexpr size_t kMostKept = 64;
     if (said_.size() < kMostKept) said_.push_back(frame);
     connection.Say(frame);
@@ -216,7 +216,7 @@ class HostilePeer {
                        head.subspan<wire::kLinkTagAt>());
       frame.payload = std::move(sealed);
     }
-    Say(connection, std::move(frame));
+    Say(connection, frame);
   }
 
   wire::LinkHeader HeaderOf(const Line& line, wire::LinkKind kind) const {
@@ -239,7 +239,7 @@ class HostilePeer {
       wire::EncodeLinkHeader(header, frame.payload, {}, frame.header);
       frame.header[a % frame.header.size()] ^= std::byte{std::max<uint8_t>(b, 1)};
     }
-    Say(connection, std::move(frame));
+    Say(connection, frame);
   }
 
   // A whole frame of any kind with any numbers.

@@ -117,7 +117,7 @@ TEST_F(SignedTest, OneThatIsRefusedForEverEndsTheRead) {
   ask_ = [this](const Address& object,
                 const http::Call& call) -> StatusOr<std::optional<SignedAddress>> {
     StatusOr<std::optional<SignedAddress>> address = Ask(object, call);
-    if (address.ok()) (*address)->url += "0";
+    if (address.ok()) (*address)->url += '0';
     return address;
   };
   const Store worker = Worker();

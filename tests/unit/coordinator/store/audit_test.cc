@@ -32,7 +32,7 @@ class AuditTest : public ::testing::Test {
  protected:
   AuditTest() { Open(); }
   void Open() { audit_ = Audit::Open(folder_.path(), &store_->journal()).value(); }
-  std::vector<v1::AuditEntry> All(v1::ListAuditRequest request = {}) {
+  std::vector<v1::AuditEntry> All(const v1::ListAuditRequest& request = {}) {
     return audit_->List(request).value();
   }
 

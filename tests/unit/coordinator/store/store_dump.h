@@ -21,11 +21,12 @@ inline std::vector<std::string> Column(sqlite::Database& database, const std::st
   return values;
 }
 
-inline std::string DumpStore(const std::string& path) {
+inline std::string DumpStore(const std::string& path, std::string_view left_out = {}) {
   auto database = sqlite::Database::Open(path, SQLITE_OPEN_READWRITE).value();
   std::string dump;
   for (const std::string& table :
        Column(database, "SELECT name FROM sqlite_schema WHERE type='table' ORDER BY name")) {
+    if (table == left_out) continue;
     std::string columns;
     for (const std::string& name :
          Column(database, fmt::format("SELECT name FROM pragma_table_info('{}')", table))) {

@@ -21,7 +21,7 @@ from training_test import expect_equal, text_for_training
 from ucx_test import Strangers, ucx_ports
 
 SKIPPED = 77
-# Of many, so that no run ends before it is stopped.
+# So many that no run ends before it is stopped.
 STEPS = 100_000
 COMPARED = 60
 

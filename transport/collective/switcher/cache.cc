@@ -13,6 +13,9 @@ namespace {
 using Json = nlohmann::json;
 constexpr size_t kDigits = 16;
 constexpr size_t kMostProbes = 64, kMostPoints = 64;
+// Beyond these a time or a size was never measured, and sums over them (FitOf) are not finite.
+constexpr double kLeastSeconds = 1e-9, kMostSeconds = 1e6;
+constexpr uint64_t kMostProbedBytes = uint64_t{1} << 50;
 
 Status Damaged(std::string_view what) {
   return InvalidArgument("expected {}", what);
@@ -57,7 +60,13 @@ StatusOr<Probe> ParseProbe(const Json& json, size_t communicators) {
     const Json& bytes = Field(point, "bytes");
     if (!bytes.is_number_unsigned()) return Damaged("bytes");
     Point parsed{.bytes = bytes.get<uint64_t>()};
+    if (parsed.bytes == 0 || parsed.bytes > kMostProbedBytes) return Damaged("1 byte to 1 PiB");
     LH_ASSIGN_OR_RETURN(parsed.seconds, Numbers(Field(point, "seconds"), communicators, 0));
+    for (const double seconds : parsed.seconds) {  // 0: not measured
+      if (seconds != 0 && (seconds < kLeastSeconds || seconds > kMostSeconds)) {
+        return Damaged("times between a nanosecond and a million seconds");
+      }
+    }
     if (!(parsed.seconds[0] > 0)) return Damaged("a time of the native communicator");
     if (!probe.points.empty() && parsed.bytes <= probe.points.back().bytes) {
       return Damaged("ascending sizes");

@@ -68,6 +68,8 @@ TEST(CacheTest, RefusesNumbersThatCannotBe) {
     return ParseCache(FormatCache(kKey, probes), kKey, 2).ok();
   };
   EXPECT_TRUE(changed([](Probe&) {}));
+  EXPECT_FALSE(changed([](Probe& probe) { probe.points[0].seconds[1] = 2e-205; }));
+  EXPECT_FALSE(changed([](Probe& probe) { probe.points[0].bytes = 0; }));
   EXPECT_FALSE(changed([](Probe& p) { p.points[1].bytes = 16384; }));
   EXPECT_FALSE(changed([](Probe& p) { p.points[0].seconds[0] = 0; }));
   EXPECT_FALSE(changed([](Probe& p) { p.points[0].seconds[1] = -1; }));

@@ -148,7 +148,7 @@ StatusOr<BackedUp> RestoreAndLead(const std::string& folder, const std::string& 
 }
 
 int Serve(ServerOptions options) {
-  // Workers get signed addresses instead of these credentials.
+  // The credentials of this machine for object stores stay here: workers get signed addresses.
   StatusOr<remote::Settings> objects = remote::FindSettings();
   if (!objects.ok()) {
     // Runs that need none of them go on, and a standby takes over.

@@ -33,10 +33,11 @@ class BlobLists {
   // Puts what a list names into the index, as Read has returned it. Then no question has to read
   // the list.
   Status Add(const std::string& list, const ListNames& names);
-  // Whether one of these lists names the blob with this SHA-256. Reads lists that are not in the
-  // index. A list that is gone, or is none, names nothing.
+  // Returns whether one of these lists names the blob with this SHA-256. Reads lists that are not
+  // in the index. A list that is gone, or is none, names nothing.
   bool NamesBlob(const std::vector<std::string>& lists, const std::string& sha256);
-  // Whether the list names the file at this address (remote::ToString). Errors: those of Read.
+  // Returns whether the list names the file at this address (remote::ToString). Errors: those of
+  // Read.
   StatusOr<bool> NamesObject(const std::string& list, const std::string& address);
 
   // As NamesBlob, for many questions about the same lists. Must not outlive this object.

@@ -1,4 +1,4 @@
-"""`prepare` of token files that are there: linked into the data set's folder, or copied."""
+"""Data sets of ready token files: `prepare` links each file into the data set's folder, or copies it."""
 import os
 
 from . import manifest, token_files

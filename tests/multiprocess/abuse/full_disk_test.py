@@ -16,10 +16,9 @@ for folder in ("training", "members"):
 import training_test as training  # noqa: E402
 from abuse_test import another_user, start_workers  # noqa: E402
 from members_test import User, new_token  # noqa: E402
-from quotas_test import Attacker, check  # noqa: E402
+from quotas_test import STEPS, Attacker, check, expect_calm_losses  # noqa: E402
 
 MB = 1 << 20
-STEPS = 100_000  # never reached
 SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
 
 
@@ -134,13 +133,7 @@ def main():
             status = cluster.status(run)
             check(status["state"] == "running" and int(status["epoch"]) == 1, status["state"], status["epoch"])
             stormy = cluster.end(run)
-            for proxy in proxies:
-                proxy.pause_s = 0
-            calm = bob.cli("submit", cluster.write_run("calm", steps=STEPS, stages=2, transport="tcp")).split()[0]
-            training.wait_for("as many steps", lambda: cluster.step(calm) >= len(stormy))
-            training.expect_equal("on a full disk and undisturbed", stormy, cluster.end(calm)[:len(stormy)])
-            for name, process in cluster.processes.items():
-                check(process.poll() is None, name, "has ended")
+            expect_calm_losses("on a full disk and undisturbed", cluster, bob, proxies, stormy)
 
 
 if __name__ == "__main__":

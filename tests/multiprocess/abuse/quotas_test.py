@@ -31,6 +31,17 @@ def check(condition, *what):
     assert condition, " ".join(str(one) for one in what)
 
 
+def expect_calm_losses(what, cluster, user, proxies, stormy):
+    """Compares losses under attack with those of the same run alone, at full speed. No daemon may have ended."""
+    for proxy in proxies:
+        proxy.pause_s = 0
+    calm = user.cli("submit", cluster.write_run("calm", steps=STEPS, stages=2, transport="tcp")).split()[0]
+    training.wait_for("as many steps", lambda: cluster.step(calm) >= len(stormy))
+    training.expect_equal(what, stormy, cluster.end(calm)[:len(stormy)])
+    for name, process in cluster.processes.items():
+        check(process.poll() is None, name, "has ended")
+
+
 class Limited(training.Cluster):
     """Its users may have little."""
 
@@ -339,13 +350,7 @@ def main():
             for line in eve_cli.cli("ps").splitlines()[1:]:
                 cluster.cli("stop", line.split()[0], "--now", check=False)
             stormy = cluster.end(run)
-            for proxy in proxies:
-                proxy.pause_s = 0
-            calm = bob.cli("submit", cluster.write_run("calm", steps=STEPS, stages=2, transport="tcp")).split()[0]
-            training.wait_for("as many steps", lambda: cluster.step(calm) >= len(stormy))
-            training.expect_equal("under attack and undisturbed", stormy, cluster.end(calm)[:len(stormy)])
-            for name, process in cluster.processes.items():
-                check(process.poll() is None, name, "has ended")
+            expect_calm_losses("under attack and undisturbed", cluster, bob, proxies, stormy)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def revoked_key(cluster):
             check("\nann\t" in listed, "a revoked member is not listed", listed)
             cluster.restart_coordinator()  # which forgets it
     check("\nann\t" not in cluster.cli("members").stdout, "a member that has ended is listed for ever")
-    # With a key of her own she is somebody else.
+    # Ann joins again with a new key, so she is a new member with another name.
     identity.unlink()
     ann.cli("ps")
     check("\nann-2\t" in cluster.cli("members").stdout, "the name was given again")

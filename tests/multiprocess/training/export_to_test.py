@@ -7,12 +7,10 @@ import json
 import os
 import pathlib
 import sys
-import tempfile
 
 from data_sets_test import TEXT, documents, write_set
-from published_test import make_model
-from remote_model_test import S3, TOKEN, WEED, Hub, RemoteCluster, expect_no_secret, train, trust_workers
-from training_test import NONE, RUN, expect_equal, text_for_training
+from remote_model_test import S3, TOKEN, WEED, beside_a_hub, expect_no_secret, train, trust_workers
+from training_test import NONE, RUN, expect_equal
 
 
 def hashes(folder):
@@ -114,28 +112,17 @@ def tokenizer_from_hub(cluster, hub):
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as name:
-        folder = pathlib.Path(name)
-        text_for_training(name)
-        hub = Hub(folder)
-        os.environ["HF_ENDPOINT"] = hub.address
-        os.environ["HF_HOME"] = str(folder / "no-credentials")
-        os.environ.pop("HF_TOKEN", None)
-        try:
-            with RemoteCluster(sys.argv[1], folder, workers=2) as cluster:
-                cluster.model = folder / "base"
-                make_model(cluster.model, "BF16", tied=False)
-                train(cluster, "first", cluster.model)
-                cluster.cli("export", "first", "--out", folder / "first")
-                wanted = hashes(folder / "first")
-                _, local = train(cluster, "local", folder / "first")
-                to_hub(cluster, hub, wanted)
-                tokenizer_from_hub(cluster, hub)
-                from_hub(cluster, local)
-                to_s3(cluster, wanted, local)
-                expect_no_secret(folder)
-        finally:
-            hub.stop()
+    with beside_a_hub(sys.argv[1]) as (cluster, hub):
+        folder = cluster.folder
+        train(cluster, "first", cluster.model)
+        cluster.cli("export", "first", "--out", folder / "first")
+        wanted = hashes(folder / "first")
+        _, local = train(cluster, "local", folder / "first")
+        to_hub(cluster, hub, wanted)
+        tokenizer_from_hub(cluster, hub)
+        from_hub(cluster, local)
+        to_s3(cluster, wanted, local)
+        expect_no_secret(folder)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 usage: remote_model_test.py BIN_DIR
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -231,7 +232,9 @@ def expect_no_secret(folder):
     print("ok: no file of coordinator and workers has a secret in it", flush=True)
 
 
-def main():
+@contextlib.contextmanager
+def beside_a_hub(programs):
+    """Yields a cluster with two workers and a model, and the hub that they ask without credentials."""
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as name:
         folder = pathlib.Path(name)
         text_for_training(name)
@@ -240,19 +243,24 @@ def main():
         os.environ["HF_HOME"] = str(folder / "no-credentials")
         os.environ.pop("HF_TOKEN", None)
         try:
-            with RemoteCluster(sys.argv[1], folder, workers=2) as cluster:
+            with RemoteCluster(programs, folder, workers=2) as cluster:
                 cluster.model = folder / "base"
                 make_model(cluster.model, "BF16", tied=False)
-                _, local = train(cluster, "local", cluster.model)
-                from_hub(cluster, hub, local)
-                lora(cluster)
-                from_web(cluster, hub, local)
-                private(cluster, hub, local)
-                from_s3(cluster, local)
-                away(cluster, hub)
-                expect_no_secret(folder)
+                yield cluster, hub
         finally:
             hub.stop()
+
+
+def main():
+    with beside_a_hub(sys.argv[1]) as (cluster, hub):
+        _, local = train(cluster, "local", cluster.model)
+        from_hub(cluster, hub, local)
+        lora(cluster)
+        from_web(cluster, hub, local)
+        private(cluster, hub, local)
+        from_s3(cluster, local)
+        away(cluster, hub)
+        expect_no_secret(cluster.folder)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ TEST(MakePlan, CountsWhatTensorsTakeAsARule) {
               1.42, 0.02);
 }
 
-// With preferences an activation is sent as computed with adapters and without, a gradient once.
+// With train.dpo, stages send two activations of each sample, with adapters and without them, and
+// one gradient.
 TEST(MakePlan, CountsActivationsOfPreferencesTwice) {
   PlanRequest request = Request(2);
   request.spec.links.codecs = {"none", "aqsgd:bits=4"};

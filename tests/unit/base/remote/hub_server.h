@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/remote/store.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
@@ -57,6 +58,16 @@ class HubServer {
   std::unique_ptr<Subprocess> process_;
   int hub_port_ = 0, cdn_port_ = 0, s3_port_ = 0, tls_port_ = 0, control_port_ = 0;
 };
+
+// Options of a store that asks this machine's servers, in parts of `part_bytes`, and never waits.
+inline remote::Options LocalOptions(uint64_t part_bytes) {
+  remote::Options options;
+  options.hosts = {.hosts = {"127.0.0.1:*"}, .local_hosts = {"127.0.0.1:*"}};
+  options.part_bytes = part_bytes;
+  options.parallel = 4;
+  options.patience.sleep = [](absl::Duration) {};
+  return options;
+}
 
 // The bytes that the server's fill() makes.
 inline std::string Fill(char seed, size_t size) {

@@ -27,9 +27,7 @@ class HubTest : public ::testing::Test {
  protected:
   void SetUp() override {
     settings_.endpoints.hub = server_.hub();
-    options_.hosts = {.hosts = {"127.0.0.1:*"}, .local_hosts = {"127.0.0.1:*"}};
-    options_.part_bytes = kPart;
-    options_.parallel = 4;
+    options_ = longhaul::testing::LocalOptions(kPart);
     options_.patience.sleep = [this](absl::Duration pause) {
       const std::lock_guard lock(mutex_);
       pauses_.push_back(pause);

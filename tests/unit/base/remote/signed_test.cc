@@ -22,10 +22,7 @@ class SignedTest : public ::testing::Test {
  protected:
   void SetUp() override {
     settings_.endpoints.hub = server_.hub();
-    options_.hosts = {.local_hosts = {"127.0.0.1:*"}};
-    options_.part_bytes = kRange;
-    options_.parallel = 4;
-    options_.patience.sleep = [](absl::Duration) {};
+    options_ = longhaul::testing::LocalOptions(kRange);
     Publish('b');
     Settings own = settings_;
     own.credentials.hub_token = Secret("hf_good");

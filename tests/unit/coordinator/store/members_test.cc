@@ -135,7 +135,8 @@ TEST_F(MembersTest, WhoIsSentAwayStaysAway) {
   EXPECT_EQ(Join(secret, "bob", "2")->name, "bob-2");
 }
 
-// What is kept of those who ended long ago is enough to keep their names and keys away.
+// The store forgets a member that ended long ago, but for its name and key, which nobody can join
+// with again.
 TEST_F(MembersTest, WhoEndedLongAgoIsForgottenButForNameAndKey) {
   const std::string secret = Token(Role::kUser, 9, kNow + absl::Hours(100));
   ASSERT_TRUE(Join(secret, "revoked", "1").ok());

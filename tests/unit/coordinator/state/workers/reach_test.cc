@@ -209,7 +209,7 @@ TEST_F(Reach, APairThatCannotTalkIsSaidAndShownAndRefused) {
               AllOf(HasSubstr("workers a and b are neighbours, and cannot talk over ucx: a does "
                               "not reach b at b:1 (no route to host); b does not reach a"),
                     HasSubstr("against grpc between them: set `transport: grpc`")));
-  // By default they talk over what gets through.
+  // Without `transport`, the run takes grpc, over which the two reach each other.
   ASSERT_TRUE(Submit(SmallSpec("other", 2)).ok());
 }
 

@@ -55,6 +55,22 @@ std::string PortOf(const Transport& transport) {
   return transport.address().substr(transport.address().rfind(':') + 1);
 }
 
+// Has `listener` expect a link, from the hosts of `peer_at` if there are any.
+void ExpectLink(Transport& listener, const std::vector<std::string>& peer_at = {}) {
+  listener.Expect(Key(), "secret", std::make_shared<QuietHandler>(), {.peer_at = peer_at},
+                  Deadline::After(kPatience),
+                  [](const StatusOr<std::shared_ptr<Link>>& link) { EXPECT_TRUE(link.ok()); });
+}
+
+// Dials that link. `opened` is notified, whether it opens or not.
+void DialLink(Transport& dialler, const std::string& address, Notification* opened) {
+  dialler.Dial({address}, Key(), "secret", std::make_shared<QuietHandler>(), {},
+               Deadline::After(kPatience), [opened](const StatusOr<std::shared_ptr<Link>>& link) {
+                 EXPECT_TRUE(link.ok()) << link.status();
+                 opened->Notify();
+               });
+}
+
 // UCX's TCP writes past its buffers there, so no address of a peer may lead to it.
 TEST(UcxFactoryTest, RefusesIpv6OnBothSides) {
   const Status listens = CreateTransport({.bind_address = "[::1]:0"}).status();
@@ -147,14 +163,8 @@ TEST(UcxFactoryTest, StrangersThatHangUp) {
   ASSERT_TRUE(listener.ok() && dialler.ok());
   for (int i = 0; i < 200; ++i) EXPECT_EQ(PlainConnect((*listener)->address()), 0);
   Notification opened;
-  (*listener)->Expect(Key(), "secret", std::make_shared<QuietHandler>(), {},
-                      Deadline::After(kPatience),
-                      [](const StatusOr<std::shared_ptr<Link>>& link) { EXPECT_TRUE(link.ok()); });
-  (*dialler)->Dial({(*listener)->address()}, Key(), "secret", std::make_shared<QuietHandler>(), {},
-                   Deadline::After(kPatience), [&](const StatusOr<std::shared_ptr<Link>>& link) {
-                     EXPECT_TRUE(link.ok()) << link.status();
-                     opened.Notify();
-                   });
+  ExpectLink(**listener);
+  DialLink(**dialler, (*listener)->address(), &opened);
   EXPECT_TRUE(opened.WaitFor(kPatience));
 }
 
@@ -165,15 +175,8 @@ TEST(UcxFactoryTest, OpensForAPeerThatCameTooEarly) {
   const auto dialler = CreateTransport({.bind_address = "127.0.0.1:0"});
   ASSERT_TRUE(listener.ok() && dialler.ok());
   Notification opened;
-  (*dialler)->Dial({(*listener)->address()}, Key(), "secret", std::make_shared<QuietHandler>(), {},
-                   Deadline::After(kPatience), [&](const StatusOr<std::shared_ptr<Link>>& link) {
-                     EXPECT_TRUE(link.ok()) << link.status();
-                     opened.Notify();
-                   });
-  const LinkOptions options{.peer_at = {(*dialler)->address()}};
-  (*listener)->Expect(Key(), "secret", std::make_shared<QuietHandler>(), options,
-                      Deadline::After(kPatience),
-                      [](const StatusOr<std::shared_ptr<Link>>& link) { EXPECT_TRUE(link.ok()); });
+  DialLink(**dialler, (*listener)->address(), &opened);
+  ExpectLink(**listener, {(*dialler)->address()});
   EXPECT_TRUE(opened.WaitFor(kPatience));
 }
 
@@ -187,16 +190,9 @@ TEST(UcxFactoryTest, LetsNobodyElseConnect) {
   const UniqueFd stranger(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   ASSERT_EQ(bind(stranger.get(), from->get(), from->size), 0);
   ASSERT_EQ(connect(stranger.get(), at->get(), at->size), -1);
-  const LinkOptions options{.peer_at = {(*dialler)->address()}};
   Notification opened;
-  (*listener)->Expect(Key(), "secret", std::make_shared<QuietHandler>(), options,
-                      Deadline::After(kPatience),
-                      [](const StatusOr<std::shared_ptr<Link>>& link) { EXPECT_TRUE(link.ok()); });
-  (*dialler)->Dial({(*listener)->address()}, Key(), "secret", std::make_shared<QuietHandler>(), {},
-                   Deadline::After(kPatience), [&](const StatusOr<std::shared_ptr<Link>>& link) {
-                     EXPECT_TRUE(link.ok()) << link.status();
-                     opened.Notify();
-                   });
+  ExpectLink(**listener, {(*dialler)->address()});
+  DialLink(**dialler, (*listener)->address(), &opened);
   ASSERT_TRUE(opened.WaitFor(kPatience));
   // On loopback an answer would be there: the peer's whole handshake came later.
   tcp_info info{};

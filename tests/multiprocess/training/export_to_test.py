@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import sys
+import tempfile
 
 from data_sets_test import TEXT, documents, write_set
 from remote_model_test import S3, TOKEN, WEED, beside_a_hub, expect_no_secret, train, trust_workers

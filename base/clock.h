@@ -2,6 +2,8 @@
 // type). Nothing here fails. Thread-safe.
 #pragma once
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <compare>
@@ -57,6 +59,14 @@ inline MonoTime Now() {
   return MonoTime::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                        std::chrono::steady_clock::now().time_since_epoch())
                                        .count());
+}
+
+// Returns the current time by the kernel's CLOCK_BOOTTIME. Unlike Now(), it includes the time that
+// the machine was suspended, so do not compare it with Now().
+inline MonoTime BootNow() {
+  timespec time{};
+  ::clock_gettime(CLOCK_BOOTTIME, &time);
+  return MonoTime::FromNanoseconds(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
 }
 
 // Returns the wall clock in milliseconds since 1970, for people. The wall clock may jump. Does not

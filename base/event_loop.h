@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace longhaul {
 
@@ -48,7 +49,6 @@ class EventLoop {
   // Makes a loop without a thread, for EventLoopThread and ManualLoop. Errors: by errno, such as
   // kResourceExhausted if the process has too many descriptors.
   static StatusOr<std::shared_ptr<EventLoop>> Create();
-  ~EventLoop();
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
@@ -81,7 +81,10 @@ class EventLoop {
  private:
   friend class EventLoopThread;
   friend class ManualLoop;
-  EventLoop(int epoll_fd, int wake_fd) : epoll_fd_(epoll_fd), wake_fd_(wake_fd) {}
+  EventLoop(UniqueFd epoll_fd, UniqueFd wake_fd, UniqueFd timer_fd)
+      : epoll_fd_(std::move(epoll_fd)),
+        wake_fd_(std::move(wake_fd)),
+        timer_fd_(std::move(timer_fd)) {}
   void Run();
   void Stop();
   bool RunTasks();
@@ -90,9 +93,13 @@ class EventLoop {
   // tasks and timers. True if there may be more.
   bool RunPoller();
   void Wait(bool block);
+  // Has timer_fd_ wake the loop for the first timer. False: its time has come.
+  bool ArmTimer();
 
-  const int epoll_fd_;
-  const int wake_fd_;
+  const UniqueFd epoll_fd_;
+  const UniqueFd wake_fd_;
+  const UniqueFd timer_fd_;
+  MonoTime armed_for_ = MonoTime::max();  // when timer_fd_ becomes readable
   std::atomic<std::thread::id> thread_id_;
 
   std::mutex mutex_;  // guards the three members below

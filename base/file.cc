@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "base/disk_call.h"
 #include "base/unique_fd.h"
 
 namespace longhaul {
@@ -41,6 +42,7 @@ StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes) {
 }
 
 Status WriteFileAtomic(const std::string& path, std::string_view contents, unsigned mode) {
+  const DiskCall call("writing", path);
   const std::string temporary = fmt::format("{}.tmp-{}", path, RandomUuid());
   Status status = [&]() -> Status {
     UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
@@ -84,6 +86,7 @@ Status MakeDirectories(const std::string& path) {
 }
 
 Status SyncPath(const std::string& path) {
+  const DiskCall call("fsync", path);
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return FromErrno(fmt::format("cannot open {}", path), errno);
   if (::fsync(fd.get()) != 0) return FromErrno(fmt::format("cannot fsync {}", path), errno);

@@ -14,6 +14,14 @@ using RunId = Strong<struct RunIdTag, std::string>;
 // The number of an attempt at a run, from 1; 0 is "none". An attempt is one assignment of stages to
 // worker processes. An Epoch is not a pass over the data.
 using Epoch = Strong<struct EpochTag, uint64_t>;
+// Names an assignment of a run's stages to workers: the first 8 bytes of its hash, as a
+// little-endian number. Two assignments have different stamps even if two coordinators gave them
+// the same epoch, so links, frames, commands and reports of different assignments cannot mix. 0:
+// none.
+using Stamp = Strong<struct StampTag, uint64_t>;
+// 16 random bytes that a coordinator's process makes when it asks to lead. Tells two processes
+// apart that claim the same term, for example after a disk was copied.
+using Tenure = Strong<struct TenureTag, std::string>;
 // A worker's persistent id (UUID text in its state directory).
 using WorkerId = Strong<struct WorkerIdTag, std::string>;
 // One start of a worker process (UUID text).

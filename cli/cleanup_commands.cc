@@ -9,6 +9,7 @@
 #include "base/flags/command_line.h"
 #include "base/units.h"
 #include "cli/format.h"
+#include "cli/once.h"
 #include "cli/program.h"
 
 namespace longhaul::cli {
@@ -17,11 +18,17 @@ namespace {
 // Blobs are looked through, and some deleted, while the caller waits.
 constexpr absl::Duration kGarbageLimit = absl::Minutes(10);
 
-StatusOr<int> RemoveRun(Invocation& invocation, const std::string& run) {
+struct RemoveOptions {
+  std::string run, request_id;
+};
+
+StatusOr<int> RemoveRun(Invocation& invocation, const RemoveOptions& options) {
   v1::RemoveRunRequest request;
-  request.set_run(run);
+  request.set_run(options.run);
   LH_ASSIGN_OR_RETURN(const v1::RemoveRunReply reply,
-                      invocation.Get(&v1::ControlService::Stub::RemoveRun, request));
+                      AskOnce(invocation, &v1::ControlService::Stub::RemoveRun, request,
+                              options.request_id, "whether the run was removed"));
+  NoteRepeated(invocation.terminal(), reply.stored());
   if (invocation.json()) {
     invocation.PrintJson(reply);
     return kDone;
@@ -84,9 +91,10 @@ StatusOr<int> CollectGarbage(Invocation& invocation, const GarbageOptions& optio
 }  // namespace
 
 void AddCleanupCommands(Program& program) {
-  const auto [rm, run] =
+  const auto [rm, of_rm] =
       program.AddCommand("rm", "Forget a run that has ended, with its checkpoints", RemoveRun);
-  AddRunArgument(rm, run);
+  AddRunArgument(rm, &of_rm->run);
+  AddRequestId(rm, &of_rm->request_id);
   rm->footer("Its steps, events and logs go, too, and it cannot be resumed or exported.");
 
   const auto [gc, options] =

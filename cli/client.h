@@ -79,7 +79,7 @@ StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags,
 //
 // With several coordinators, the client looks for one that serves before it makes the first call.
 // If a call finds that its coordinator is away, the client looks again before the next call. It
-// never repeats a call, because the coordinator may have carried it out.
+// never repeats a call, because the coordinator may have carried it out (see once.h).
 class Client {
  public:
   // First joins, to get a certificate, if the user has none yet. May block for some seconds. Any
@@ -97,6 +97,9 @@ class Client {
   // hardly tries to connect while no call waits, so retries alone may never connect. With several
   // coordinators it returns at once, because the next call dials anew.
   void AwaitConnection(absl::Duration limit);
+
+  // With several coordinators, the next call looks for the one that serves.
+  void LookAnew() { reached_ = false; }
 
   // Runs `call` with a context that carries the token and ends after `limit` (infinite: never).
   // Returns the error of `call`, worded for people, or kCancelled after an interrupt.

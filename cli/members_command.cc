@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "cli/format.h"
+#include "cli/once.h"
 #include "cli/program.h"
 #include "cli/table.h"
 #include "longhaul/v1/member.pb.h"
@@ -36,16 +37,21 @@ StatusOr<int> ListMembers(Invocation& invocation) {
   return kDone;
 }
 
-StatusOr<int> Revoke(Invocation& invocation, const std::string& name) {
+struct RevokeOptions {
+  std::string name, request_id;
+};
+
+StatusOr<int> Revoke(Invocation& invocation, const RevokeOptions& options) {
   v1::RevokeMemberRequest request;
-  request.set_name(name);
+  request.set_name(options.name);
   LH_ASSIGN_OR_RETURN(const v1::RevokeMemberReply reply,
-                      invocation.Get(&v1::MemberService::Stub::RevokeMember, request));
-  return invocation.PrintReply(reply, name + " is no member any more");
+                      AskOnce(invocation, &v1::MemberService::Stub::RevokeMember, request,
+                              options.request_id, "whether the member was revoked"));
+  return invocation.PrintReply(reply, options.name + " is no member any more");
 }
 
 struct TokenOptions {
-  std::string role, life = "1h";
+  std::string role, life = "1h", request_id;
   uint32_t uses = 1;
 };
 
@@ -56,7 +62,8 @@ StatusOr<int> CreateToken(Invocation& invocation, const TokenOptions& options) {
   request.set_seconds(absl::ToInt64Seconds(life));
   request.set_uses(options.uses);
   LH_ASSIGN_OR_RETURN(const v1::CreateTokenReply reply,
-                      invocation.Get(&v1::MemberService::Stub::CreateToken, request));
+                      AskOnce(invocation, &v1::MemberService::Stub::CreateToken, request,
+                              options.request_id, "whether a token was made"));
   return invocation.PrintReply(reply, reply.token());
 }
 
@@ -65,9 +72,10 @@ StatusOr<int> CreateToken(Invocation& invocation, const TokenOptions& options) {
 void AddMembersCommands(Program& program) {
   CLI::App* const members = program.AddCommand(
       "members", "Who has joined, with role and certificate; for admins", ListMembers);
-  const auto [revoke, name] = program.AddCommand(
+  const auto [revoke, of_revoke] = program.AddCommand(
       members, "revoke", "Send a member away: at once, on open streams, too", Revoke);
-  revoke->add_option("name", *name, "As `longhaul members` has it")->required();
+  revoke->add_option("name", of_revoke->name, "As `longhaul members` has it")->required();
+  AddRequestId(revoke, &of_revoke->request_id);
 
   CLI::App* const token = program.app().add_subcommand(
       "token", "Join tokens, with which others become members; for admins");
@@ -76,7 +84,8 @@ void AddMembersCommands(Program& program) {
       program.AddCommand(token, "create", "Make a join token and print it", CreateToken);
   create->add_option("--role", options->role, "Role of a member that joins with it")
       ->required()
-      ->check(CLI::IsMember({"worker", "user", "admin"}));
+      ->check(CLI::IsMember({"worker", "user", "admin", "witness"}));
+  AddRequestId(create, &options->request_id);
   create->add_option("--ttl", options->life, "How long it may be used: 10m, 1h, 7d; at most 30d")
       ->capture_default_str();
   create->add_option("--uses", options->uses, "How many may join with it")

@@ -9,6 +9,8 @@
 
 #include "base/flags/command_line.h"
 #include "cli/format.h"
+#include "cli/leadership_view.h"
+#include "cli/once.h"
 #include "cli/program.h"
 #include "cli/table.h"
 #include "cli/watch_view.h"
@@ -17,11 +19,11 @@ namespace longhaul::cli {
 namespace {
 
 struct StopOptions {
-  std::string run;
+  std::string run, request_id;
   bool now = false;
 };
 struct ReplicasOptions {
-  std::string run;
+  std::string run, request_id;
   uint32_t replicas = 0;
 };
 
@@ -76,6 +78,7 @@ void WarnIfInsecure(const Terminal& terminal, const Client& client) {
 }
 
 StatusOr<int> ShowStatus(Invocation& invocation, const std::string& run_or_name) {
+  if (run_or_name.empty()) return ShowLeadership(invocation);
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_ASSIGN_OR_RETURN(const v1::RunStatus run, client->GetRun(run_or_name));
   if (invocation.json()) {
@@ -92,7 +95,9 @@ StatusOr<int> Stop(Invocation& invocation, const StopOptions& options) {
   request.set_run(options.run);
   request.set_now(options.now);
   LH_ASSIGN_OR_RETURN(const v1::StopReply reply,
-                      invocation.Get(&v1::ControlService::Stub::StopRun, request));
+                      AskOnce(invocation, &v1::ControlService::Stub::StopRun, request,
+                              options.request_id, "whether the run is being stopped"));
+  NoteRepeated(invocation.terminal(), reply.stored());
   return invocation.PrintReply(reply, reply.message());
 }
 
@@ -101,7 +106,8 @@ StatusOr<int> SetReplicas(Invocation& invocation, const ReplicasOptions& options
   request.set_run(options.run);
   request.set_replicas(options.replicas);
   LH_ASSIGN_OR_RETURN(const v1::ReplicasReply reply,
-                      invocation.Get(&v1::ControlService::Stub::SetReplicas, request));
+                      AskOnce(invocation, &v1::ControlService::Stub::SetReplicas, request,
+                              options.request_id, "whether the number of replicas was set"));
   return invocation.PrintReply(reply, reply.message());
 }
 
@@ -111,14 +117,19 @@ void AddRunCommands(Program& program) {
   program.AddCommand("ps", "List all runs, newest first", ListRuns);
 
   const auto [status, of_status] = program.AddCommand(
-      "status", "Show all about a run: why it waits or failed and what to do", ShowStatus);
+      "status",
+      "Show all about a run: why it waits or failed and what to do; without RUN, which coordinator "
+      "leads and what its standby and witness have",
+      ShowStatus);
   AddRunArgument(status, of_status);
+  status->get_option("RUN")->required(false);
 
   const auto [stop, of_stop] = program.AddCommand(
       "stop", "Stop a run after the step under way, with a checkpoint to resume from", Stop);
   AddRunArgument(stop, &of_stop->run);
   stop->add_flag("--now", of_stop->now,
                  "At once, without a checkpoint: what was trained since the last one is lost");
+  AddRequestId(stop, &of_stop->request_id);
 
   const auto [replicas, of_replicas] = program.AddCommand(
       "replicas", "Let a run go on with another number of replicas, from its next steps on",
@@ -127,6 +138,7 @@ void AddRunCommands(Program& program) {
   replicas->add_option("N", of_replicas->replicas, "How many replicas are to train")
       ->required()
       ->check(WholeNumber());
+  AddRequestId(replicas, &of_replicas->request_id);
   replicas->footer(
       "More begin when enough workers are free. train.microbatches is that of one replica, so the "
       "steps\nto come read more or fewer sequences; the learning rate stays.");

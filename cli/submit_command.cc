@@ -6,6 +6,7 @@
 
 #include "base/flags/command_line.h"
 #include "base/units.h"
+#include "cli/once.h"
 #include "cli/plan_view.h"
 #include "cli/program.h"
 #include "cli/progress.h"
@@ -25,7 +26,7 @@ struct SubmitOptions {
   bool watch = false;
   bool resume = false;
   uint64_t from_step = 0;
-  std::string from_checkpoint;
+  std::string from_checkpoint, request_id;
   bool show_config = false;
   std::string rate, delay;
 };
@@ -78,9 +79,11 @@ StatusOr<int> Submit(Invocation& invocation, const SubmitOptions& options) {
                                      invocation.clusters()));
   LH_ASSIGN_OR_RETURN(
       const v1::SubmitReply reply,
-      client->Get(&v1::ControlService::Stub::Submit, submission.request, absl::Minutes(2)));
+      AskOnce(invocation, &v1::ControlService::Stub::Submit, submission.request, options.request_id,
+              "whether the run was submitted", absl::Minutes(2)));
   const Terminal& terminal = invocation.terminal();
   const std::string id = Printable(reply.run_id());
+  NoteRepeated(terminal, reply.stored());
   if (!invocation.json()) {
     terminal.out << id << std::endl;
     if (options.resume) {
@@ -188,6 +191,7 @@ void AddSubmitCommands(Program& program) {
                    "or the one in RUN/step-50. Without FILE, with the run file of that run")
       ->type_name("ADDRESS")
       ->excludes(resume);
+  AddRequestId(submit, &of_submit->request_id);
   submit->parse_complete_callback([of_submit = of_submit] {
     if (of_submit->file.empty() && of_submit->from_checkpoint.empty()) {
       throw CLI::RequiredError("FILE");

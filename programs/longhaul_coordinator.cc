@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/address.h"
@@ -25,6 +27,7 @@
 #include "base/token.h"
 #include "base/units.h"
 #include "base/version.h"
+#include "base/watchdog.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/standby/follower.h"
 #include "coordinator/standby/leadership.h"
@@ -34,6 +37,7 @@
 #include "coordinator/store/backup.h"
 #include "proto/identity/join_token.h"
 #include "proto/rpc/channel.h"
+#include "proto/witness/hosted.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -64,6 +68,9 @@ struct Flags {
   double progress_timeout_seconds = 120;
   bool dump_states = false;
   std::string standby_of;
+  std::string peer;
+  std::string witness_of;
+  std::string witness_name;
   bool force = false;
   std::string user_bytes;
   size_t user_runs = kMaxRuns.of_member;
@@ -143,11 +150,23 @@ int SayDone(const StatusOr<BackedUp>& done, std::string_view what) {
 StatusOr<BackedUp> RestoreAndLead(const std::string& folder, const std::string& state_dir) {
   StatusOr<BackedUp> done = Restore(folder, state_dir);
   if (!done.ok()) return done;
-  LH_RETURN_IF_ERROR(WriteLeadership(state_dir, {.term = TermOfForce(/*known=*/0, absl::Now())}));
+  LeadershipRecord record = NewLeadership();
+  record.seat.term = TermOfForce(/*known=*/0, absl::Now());
+  LH_RETURN_IF_ERROR(WriteLeadership(state_dir, record));
   return done;
 }
 
-int Serve(ServerOptions options) {
+// Replaces this process by a new one of the same program, which begins as the state directory says
+// now. Returns only if that fails.
+int BeginAnew(char** arguments) {
+  FlushLog();
+  ::execv("/proc/self/exe", arguments);
+  return Fail(FromErrno("cannot start this program anew", errno));
+}
+
+// `arguments`: of this process. `follows`: it begins anew as a follower when another coordinator
+// leads; else it ends.
+int Serve(ServerOptions options, char** arguments, bool follows) {
   // The credentials of this machine for object stores stay here: workers get signed addresses.
   StatusOr<remote::Settings> objects = remote::FindSettings();
   if (!objects.ok()) {
@@ -170,6 +189,7 @@ int Serve(ServerOptions options) {
     fmt::print("dashboard at http://{}/\n", http);
   }
   std::fflush(stdout);
+  NotifySystemd("READY=1");
 
   int signal = 0;
   while (signal == 0 && server.failure().ok()) {
@@ -179,6 +199,11 @@ int Serve(ServerOptions options) {
   const Status failure = server.failure();
   if (failure.ok()) LogInfo("signal {}: shutting down", signal);
   const int exit_code = failure.ok() ? kOk : Fail(failure);
+  if (server.begins_anew() || (follows && server.stepped_down())) {
+    // Nothing of the old term may go on: a new process has no thread of it.
+    server.Stop(kStopLimit);
+    return BeginAnew(arguments);
+  }
   if (!server.Stop(kStopLimit)) {
     // Tokenizing cannot be interrupted; the next start does it again.
     LogInfo("something was still under way; data that were being prepared will be so again");
@@ -188,9 +213,9 @@ int Serve(ServerOptions options) {
   return exit_code;
 }
 
-// Follows another coordinator until it has to serve in its place.
-int StandBy(const Flags& flags, ServerOptions options) {
-  FollowerOptions following{.predecessor = flags.standby_of,
+// Follows the other coordinator until this one is elected, and serves then.
+int Follow(const Flags& flags, const std::string& peer, ServerOptions options, char** arguments) {
+  FollowerOptions following{.peer = peer,
                             .listen = options.listen,
                             .state_dir = options.state_dir,
                             .token_file = options.token_file,
@@ -201,21 +226,62 @@ int StandBy(const Flags& flags, ServerOptions options) {
   }
   StatusOr<std::unique_ptr<Follower>> follower = Follower::Start(following);
   if (!follower.ok()) return Fail(follower.status());
-  fmt::print("standby of {}\n", flags.standby_of);
+  fmt::print("standby of {}\n", peer);
   std::fflush(stdout);
+  NotifySystemd("READY=1");
   int signal = 0;
-  while (signal == 0 && !(*follower)->due()) {
+  while (signal == 0 && !options.elected) {
     signal = WaitForShutdownSignal(kStandbyCheck);
     LogWhatWasLeftOut();
+    options.elected = (*follower)->elected();
   }
   follower->reset();
   if (signal != 0) {
     LogInfo("signal {}: shutting down", signal);
     return kOk;
   }
-  LogWarning("taking over from {}", flags.standby_of);
-  options.claim = Claim::kTakeover;
-  return Serve(options);
+  LogWarning("taking over from {}", peer);
+  options.peer = peer;
+  const bool knows_peer = !flags.peer.empty() || !flags.standby_of.empty();
+  return Serve(std::move(options), arguments, knows_peer);
+}
+
+// Leads, or follows the other coordinator, as the state directory says.
+int LeadOrFollow(const Flags& flags, ServerOptions options, char** arguments) {
+  const std::string wanted = flags.peer.empty() ? flags.standby_of : flags.peer;
+  const bool alone = flags.insecure || flags.force;
+  if (!alone) {
+    const StatusOr<std::string> peer = CoordinatorToFollow(
+        options.state_dir, wanted, /*prefers_to_follow=*/!flags.standby_of.empty());
+    if (!peer.ok()) return Fail(peer.status());
+    if (!peer->empty()) return Follow(flags, *peer, std::move(options), arguments);
+  }
+  options.peer = wanted;
+  return Serve(std::move(options), arguments, !wanted.empty());
+}
+
+// Takes part when two coordinators decide who leads.
+int Witness(const Flags& flags) {
+  if (flags.witness_of.empty()) {
+    return WrongUsage("witness needs --coordinator HOST:PORT,HOST:PORT");
+  }
+  const witness::Options options{
+      .coordinators = absl::StrSplit(flags.witness_of, ',', absl::SkipEmpty()),
+      .state_dir = flags.state_dir,
+      .token_file = flags.token_file,
+      .name = flags.witness_name,
+      .version = std::string(Version())};
+  witness::HostedWitness witness(options);
+  fmt::print("witness of {}\n", flags.witness_of);
+  std::fflush(stdout);
+  int signal = 0;
+  while (signal == 0 && witness.failure().ok()) {
+    signal = WaitForShutdownSignal(kFailureCheck);
+    LogWhatWasLeftOut();
+  }
+  if (const Status failure = witness.failure(); !failure.ok()) return Fail(failure);
+  LogInfo("signal {}: shutting down", signal);
+  return kOk;
 }
 
 void AddFlags(CLI::App& app, Flags& flags) {
@@ -264,8 +330,12 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option(
       "--standby", flags.standby_of,
-      "host:port of a coordinator to follow, with a copy of all that it has, and to take "
-      "over from when it is gone; --token-file has a join token for admins of it");
+      "host:port of the coordinator to follow, with a copy of all that it has; if there is a "
+      "witness, this one takes over when that one is gone; --token-file has a join token for "
+      "admins of it");
+  app.add_option("--peer", flags.peer,
+                 "host:port of the other coordinator of a pair; the state directories say who of "
+                 "them leads at the start, so both may be started with it");
   app.add_flag("--force", flags.force,
                "serve though the state directory is a standby's, or another coordinator has taken "
                "over, or may have; what that one has done since is lost");
@@ -294,17 +364,21 @@ std::string ProblemOf(const Flags& flags) {
   if (flags.state_dir.empty()) return "--state-dir is required: the folder for its records";
   const StatusOr<HostPort> listen = ParseHostPort(flags.listen);
   if (!listen.ok()) return fmt::format("--listen: {}", Message(listen.status()));
-  if (listen->port == 0 && !flags.standby_of.empty()) {
+  const bool pair = !flags.standby_of.empty() || !flags.peer.empty();
+  if (listen->port == 0 && pair) {
     return fmt::format(
-        "--listen of a standby needs a port: its coordinator and the workers have to know where it "
-        "is; got {}",
+        "--listen of one of two coordinators needs a port: the other one and the workers have to "
+        "know where it is; got {}",
         flags.listen);
   }
   if (!flags.reports.empty() && flags.http.empty()) {
     return "--reports is for the dashboard; give --http, too";
   }
-  if (!flags.standby_of.empty() && flags.insecure) {
-    return "--standby and --insecure exclude each other: a standby knows its coordinator and its "
+  if (!flags.standby_of.empty() && !flags.peer.empty()) {
+    return "--standby and --peer exclude each other: both name the other coordinator";
+  }
+  if (pair && flags.insecure) {
+    return "--standby and --peer exclude --insecure: two coordinators know each other and their "
            "workers by certificates";
   }
   if (!flags.standby_of.empty() && flags.force) {
@@ -321,6 +395,7 @@ std::string ProblemOf(const Flags& flags) {
     if (*bytes == 0) return "--user-bytes: expected more than 0";
   }
   return ProblemOfAddresses({{"--standby", flags.standby_of},
+                             {"--peer", flags.peer},
                              {"--relay", flags.relay},
                              {"--relay-advertise", flags.relay_advertise}});
 }
@@ -360,6 +435,15 @@ int Main(int argc, char** argv) {
       ->add_option("--overlap", overlap,
                    "how long: 7d, 12h; 0s: no longer, and all members have to join again")
       ->capture_default_str();
+  CLI::App* const witness =
+      app.add_subcommand(
+             "witness",
+             "take part when two coordinators decide who of them leads: run it on a third machine; "
+             "--token-file has a join token for witnesses")
+          ->fallthrough();
+  witness->add_option("--coordinator", flags.witness_of, "host:port of both, with a comma between")
+      ->required();
+  witness->add_option("--name", flags.witness_name, "the member's name")->default_val("witness");
   AddYamlConfig(app);
   try {
     app.parse(argc, argv);
@@ -376,6 +460,8 @@ int Main(int argc, char** argv) {
   }
   RouteGrpcLog();
   RaiseFileLimit();
+  const Watchdog watchdog;
+  if (witness->parsed()) return Witness(flags);
   const StatusOr<ServerOptions> options = OptionsOf(flags);
   if (!options.ok()) return Fail(options.status());
   if (backup->parsed()) {
@@ -388,9 +474,7 @@ int Main(int argc, char** argv) {
     if (flags.insecure) return WrongUsage("rotate-authority is for TLS; leave --insecure out");
     return RotateKey(*options, overlap);
   }
-  if (!init->parsed()) {
-    return flags.standby_of.empty() ? Serve(*options) : StandBy(flags, *options);
-  }
+  if (!init->parsed()) return LeadOrFollow(flags, *options, argv);
   if (flags.insecure) {
     return WrongUsage("init is for TLS; leave --insecure out");
   }

@@ -25,9 +25,11 @@
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/version.h"
+#include "base/watchdog.h"
 #include "programs/longhaul_worker_flags.h"
 #include "proto/member/access.h"
 #include "proto/rpc/channel.h"
+#include "proto/witness/hosted.h"
 #include "transport/p2p/registry/registry.h"
 #include "transport/relay/relay.h"
 #include "transport/relay/ticket.h"
@@ -35,6 +37,7 @@
 #include "worker/agent/endpoints.h"
 #include "worker/agent/session.h"
 #include "worker/agent/state_dir.h"
+#include "worker/agent/term_file.h"
 #include "worker/epoch/remote_objects.h"
 #include "worker/epoch/restart.h"
 #include "worker/epoch/stored_objects.h"
@@ -47,8 +50,8 @@
 namespace longhaul::worker {
 namespace {
 
-constexpr uint32_t kProtocolMin = 8;
-constexpr uint32_t kProtocolMax = 8;
+constexpr uint32_t kProtocolMin = 9;
+constexpr uint32_t kProtocolMax = 9;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
 // How long a process that restarts itself waits for its last reports. The next process repeats what
 // did not arrive.
@@ -194,8 +197,13 @@ StatusOr<std::shared_ptr<Access>> OpenAccess(const WorkerFlags& flags,
 
 int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** arguments,
           const RestartCause& restarted_for) {
+  const Watchdog watchdog;
   const StatusOr<StateDir> state_dir = StateDir::Open(flags.state_dir);
   if (!state_dir.ok()) return Fail(state_dir.status());
+  // Now, because it may have to wait for a coordinator.
+  NotifySystemd("READY=1");
+  const StatusOr<TermFile> terms = TermFile::Open(flags.state_dir);
+  if (!terms.ok()) return Fail(terms.status());
   const StatusOr<std::shared_ptr<Access>> opened = OpenAccess(flags, state_dir->worker_id());
   if (!opened.ok()) return Fail(opened.status());
   const std::shared_ptr<Access>& access = *opened;
@@ -320,20 +328,27 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
                              }
                              agent->Handle(std::move(command));
                            },
-                       .heartbeat = [&](v1::Heartbeat* beat) { agent->FillHeartbeat(beat); }});
+                       .heartbeat = [&](v1::Heartbeat* beat) { agent->FillHeartbeat(beat); },
+                       .terms = *terms});
   }
   SetLogTap([&](std::string_view level, std::string_view text) {
-    std::string run_id;
-    uint64_t epoch = 0;
-    if (!agent->CurrentRun(&run_id, &epoch)) return;
+    const std::optional<Topic> topic = agent->CurrentRun();
+    if (!topic) return;
     v1::WorkerMessage message;
-    message.set_run_id(run_id);
-    message.set_epoch(epoch);
+    SetTopic(*topic, &message);
     message.mutable_log()->set_unix_ms(UnixMsNow());
     message.mutable_log()->set_level(std::string(level));
     message.mutable_log()->set_text(std::string(text));
     session->Send(std::move(message));
   });
+  std::optional<witness::HostedWitness> witness;
+  if (flags.witness) {
+    witness.emplace(witness::Options{.coordinators = flags.coordinators,
+                                     .state_dir = flags.state_dir + "/witness",
+                                     .token_file = flags.witness_token_file,
+                                     .name = hello.name() + "-witness",
+                                     .version = std::string(Version())});
+  }
   int signal = 0;
   while (signal == 0 && session->fatal().ok()) {
     signal = WaitForShutdownSignal(kFailureCheck);
@@ -343,6 +358,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
     }
   }
   restart.Disarm();
+  witness.reset();
   const Status fatal = session->fatal();
   SetLogTap({});
   if (fatal.ok()) LogInfo("signal {}: shutting down", signal);

@@ -323,6 +323,13 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
                  "then the worker says so and restarts itself")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
+  app.add_flag(
+      "--witness", flags->witness,
+      "also take part when the two coordinators of --coordinator decide who of them leads; "
+      "the first time with --witness-token-file");
+  app.add_option("--witness-token-file", flags->witness_token_file,
+                 "file with a join token for witnesses: longhaul token create --role witness")
+      ->needs("--witness");
   app.add_option("--metrics", flags->metrics,
                  "numeric host:port at which Prometheus finds metrics, such as 127.0.0.1:9465; "
                  "whoever reaches it reads them; default: none");

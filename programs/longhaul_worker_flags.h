@@ -43,8 +43,10 @@ struct WorkerFlags {
   std::vector<std::string> remote_hosts;     // allowed beside the usual ones
   std::vector<std::string> remote_networks;  // private networks where those hosts may be
   std::string metrics;                       // numeric host:port for Prometheus; empty: no metrics
-  std::string dump_boundaries;  // folder for activations and gradients as files; empty: no files
-  uint64_t dump_every = 16;     // optimizer steps from one dump to the next
+  bool witness = false;                      // takes part when two coordinators decide who leads
+  std::string witness_token_file;  // a join token for witnesses; empty: it has joined already
+  std::string dump_boundaries;     // folder for activations and gradients as files; empty: no files
+  uint64_t dump_every = 16;        // optimizer steps from one dump to the next
   double progress_timeout_seconds = 60;  // a stage that makes no progress for so long is stuck
   std::string log_level = "info";
   // ReadFlags derives the rest from the flags above.

@@ -78,7 +78,37 @@ StatusOr<Url> Parse(CURLU* handle, std::string_view text, unsigned flags = 0) {
     return InvalidArgument("expected an address such as https://host/folder, got '{}'",
                            Printable(ShownUrl(text), 200));
   }
-  return Read(handle, text);
+  LH_ASSIGN_OR_RETURN(Url url, Read(handle, text));
+  // libcurl resolves escapes in a host after it has looked for an IPv4 address: "0.2.0x7f.%35" is a
+  // name at the first reading and 0.2.127.5 at the second.
+  const UrlHandle again(curl_url());
+  if (again == nullptr ||
+      curl_url_set(again.get(), CURLUPART_URL, url.text.c_str(),
+                   CURLU_NON_SUPPORT_SCHEME | CURLU_PATH_AS_IS) != CURLUE_OK ||
+      PartOf(again.get(), CURLUPART_URL) != url.text) {
+    return InvalidArgument("expected a host without escapes such as %35, got '{}'",
+                           Printable(ShownUrl(text), 200));
+  }
+  return url;
+}
+
+// Takes the last label from a name: "org" of "example.org".
+std::string_view TakeLabel(std::string_view* name) {
+  const size_t dot = name->rfind('.');
+  const std::string_view label = name->substr(dot == std::string_view::npos ? 0 : dot + 1);
+  name->remove_suffix(std::min(name->size(), label.size() + 1));
+  return label;
+}
+
+bool MatchesName(std::string_view host, std::string_view name) {
+  // Brackets of an IPv6 address hold no labels.
+  if (name.find('*') == std::string_view::npos) return host == name;
+  while (name != "*") {
+    if (name.empty() || host.empty()) return name.empty() && host.empty();
+    const std::string_view label = TakeLabel(&host), expected = TakeLabel(&name);
+    if (label.empty() || (expected != "*" && expected != label)) return false;
+  }
+  return !host.empty();
 }
 
 bool Matches(const Url& url, std::string_view pattern) {
@@ -94,9 +124,7 @@ bool Matches(const Url& url, std::string_view pattern) {
   if (port.empty() ? url.port != usual : port != "*" && port != fmt::to_string(url.port)) {
     return false;
   }
-  if (!name.starts_with("*.")) return url.host == name;
-  const std::string_view suffix = name.substr(1);
-  return url.host.size() > suffix.size() && url.host.ends_with(suffix);
+  return MatchesName(url.host, name);
 }
 
 struct Block {

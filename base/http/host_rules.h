@@ -28,9 +28,10 @@ struct IpNetwork {
 // Parses ADDRESS/BITS, or one address. kInvalidArgument: it is neither.
 StatusOr<IpNetwork> ParseIpNetwork(std::string_view text);
 
-// Patterns of hosts: "example.org" is this host, "*.example.org" is every host below it, "*" is
-// every host with every port. A pattern without a port allows the scheme's own port (443, or 80 for
-// http). "example.org:9000" allows that port, "example.org:*" allows every port.
+// Patterns of hosts: "example.org" is this host, "*.example.org" is every host below it. A later
+// "*", as in "s3.*.example.org", stands for one label. "*" alone is every host with every port. A
+// pattern without a port allows the scheme's own port (443, or 80 for http). "example.org:9000"
+// allows that port, "example.org:*" allows every port.
 struct HostRules {
   // The hosts that may be asked. Empty: every host.
   std::vector<std::string> hosts = {};

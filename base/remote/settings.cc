@@ -190,8 +190,11 @@ StatusOr<Settings> FindSettings(const Environment& environment) {
 }
 
 http::HostRules RulesFor(const Endpoints& endpoints) {
+  // Not all of Amazon and Google: both give names below their domains to servers of customers.
   http::HostRules rules{.hosts = {"huggingface.co", "*.huggingface.co", "*.hf.co",
-                                  "*.amazonaws.com", "*.googleapis.com"}};
+                                  "s3.amazonaws.com", "*.s3.amazonaws.com", "s3.*.amazonaws.com",
+                                  "*.s3.*.amazonaws.com", "*.s3-accelerate.amazonaws.com",
+                                  "storage.googleapis.com", "*.storage.googleapis.com"}};
   for (const std::string& endpoint : {endpoints.hub, endpoints.s3, endpoints.google}) {
     const StatusOr<http::Url> url = http::ParseUrl(endpoint);
     if (!url.ok() || (url->scheme == "https" && http::MatchesHost(*url, rules.hosts))) continue;

@@ -94,7 +94,7 @@ Nameable NameableBy(const Caller& caller, OwnBlobs* own_blobs) {
   return {MayAll(caller), own_blobs->Of(caller), own_blobs->lists()};
 }
 
-// Asks for a change or a report of a run that must be the caller's own.
+// Asks for a report of a run that must be the caller's own.
 template <class Asked>
 Unary* AskOfRun(Gate* gate, Shell* shell, Context* context, Call call, Asked asked,
                 typename Asked::Reply* reply, std::string_view action = "") {
@@ -105,17 +105,37 @@ Unary* AskOfRun(Gate* gate, Shell* shell, Context* context, Call call, Asked ask
   });
 }
 
+// Asks for a change of a run that must be the caller's own. A call that was made before gets its
+// answer (coordinator/state/once.h), even if the run is gone or another one has its name.
+template <class Request, class Asked>
+Unary* ChangeRun(Gate* gate, Shell* shell, Context* context, Call call, const Request& request,
+                 Asked asked, typename Asked::Reply* reply, std::string_view action) {
+  return Serve<Unary>(gate, *context, call, [&](const Caller& caller) -> StatusOr<Unary*> {
+    LH_RETURN_IF_ERROR(AdmitRequestId(request.request_id()));
+    asked.run = request.run();
+    if (!request.request_id().empty()) {
+      asked.once = {.owner = caller.member ? caller.member->name : "",
+                    .id = request.request_id(),
+                    .asked_sha256 = Sha256WithoutId(request)};
+      asked.once.only_again = shell->Read(
+          [&](const Views& views) { return views.KnowsCall(asked.once.owner, asked.once.id); });
+    }
+    if (!asked.once.only_again) {
+      LH_ASSIGN_OR_RETURN(asked.run, gate->OwnRun(caller, *context, call, asked.run));
+    }
+    Noted noted{action, asked.run};
+    return AskState(gate, shell, *context, caller, std::move(asked), reply, std::move(noted));
+  });
+}
+
 }  // namespace
 
 Unary* ControlServiceImpl::Info(Context* context, const v1::InfoRequest*, v1::InfoReply* reply) {
   return Serve<Unary>(gate_, *context, Call::kInfo, [&](const Caller&) {
-    uint32_t connected = 0;
-    for (const v1::WorkerStatus& worker :
-         shell_->Read([&](const Views& views) { return views.Workers(Now()); })) {
-      connected += worker.connected() ? 1 : 0;
-    }
     reply->set_version(version_);
-    reply->set_workers(connected);
+    reply->set_workers(
+        static_cast<uint32_t>(shell_->Read([](const Views& views) { return views.Connected(); })));
+    if (leads_) *reply->mutable_leadership() = leads_();
     return absl::OkStatus();
   });
 }
@@ -208,15 +228,14 @@ Unary* ControlServiceImpl::PlanRun(Context* context, const v1::SubmitRequest* re
 
 Unary* ControlServiceImpl::StopRun(Context* context, const v1::StopRequest* request,
                                    v1::StopReply* reply) {
-  return AskOfRun(gate_, shell_, context, Call::kStopRun,
-                  event::StopAsked{.run = request->run(), .now = request->now()}, reply, "stop");
+  return ChangeRun(gate_, shell_, context, Call::kStopRun, *request,
+                   event::StopAsked{.now = request->now()}, reply, "stop");
 }
 
 Unary* ControlServiceImpl::SetReplicas(Context* context, const v1::ReplicasRequest* request,
                                        v1::ReplicasReply* reply) {
-  return AskOfRun(gate_, shell_, context, Call::kSetReplicas,
-                  event::ReplicasAsked{.run = request->run(), .replicas = request->replicas()},
-                  reply, "replicas");
+  return ChangeRun(gate_, shell_, context, Call::kSetReplicas, *request,
+                   event::ReplicasAsked{.replicas = request->replicas()}, reply, "replicas");
 }
 
 Unary* ControlServiceImpl::ListCheckpoints(Context* context, const v1::CheckpointsRequest* request,
@@ -241,8 +260,8 @@ grpc::ServerWriteReactor<v1::BlobChunk>* ControlServiceImpl::FetchBlob(
 
 Unary* ControlServiceImpl::RemoveRun(Context* context, const v1::RemoveRunRequest* request,
                                      v1::RemoveRunReply* reply) {
-  return AskOfRun(gate_, shell_, context, Call::kRemoveRun,
-                  event::RemoveAsked{.run = request->run()}, reply, "rm");
+  return ChangeRun(gate_, shell_, context, Call::kRemoveRun, *request, event::RemoveAsked{}, reply,
+                   "rm");
 }
 
 Unary* ControlServiceImpl::CollectGarbage(Context* context,
@@ -274,7 +293,7 @@ Unary* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest*
     size_t bytes = 0;
     std::optional<std::string_view> owner;
     if (!MayAll(caller)) owner = caller.member->name;
-    for (v1::RunStatus& run : shell_->Read(
+    for (v1::RunStatus& run : shell_->ReadStored(
              [&](const Views& views) { return views.Runs(/*ended_since_unix_ms=*/0, owner); })) {
       if (!IsOwn(caller, run)) continue;
       bytes += run.ByteSizeLong() + 16;

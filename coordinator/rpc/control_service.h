@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coordinator/rpc/gate.h"
+#include "coordinator/rpc/leadership_source.h"
 #include "coordinator/rpc/own_blobs.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/store/blob_store.h"
@@ -17,13 +18,14 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
   // All pointers must outlive the server. `blobs`: users' data; `copies`: copies of checkpoint
   // shards.
   ControlServiceImpl(Gate* gate, std::string version, Shell* shell, const BlobStore* blobs,
-                     const BlobStore* copies, OwnBlobs* own_blobs)
+                     const BlobStore* copies, OwnBlobs* own_blobs, LeadershipSource leads = {})
       : gate_(gate),
         version_(std::move(version)),
         shell_(shell),
         blobs_(blobs),
         copies_(copies),
-        own_blobs_(own_blobs) {}
+        own_blobs_(own_blobs),
+        leads_(std::move(leads)) {}
 
   using Context = grpc::CallbackServerContext;
   grpc::ServerUnaryReactor* Info(Context* context, const v1::InfoRequest* request,
@@ -76,6 +78,7 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
   const BlobStore* const blobs_;
   const BlobStore* const copies_;
   OwnBlobs* const own_blobs_;
+  const LeadershipSource leads_;
 };
 
 }  // namespace longhaul::coordinator

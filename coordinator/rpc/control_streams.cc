@@ -33,7 +33,7 @@ StatusOr<grpc::ServerWriteReactor<Message>*> StartPages(Shell* shell, const Call
     bool last = !follow;
     if (follow && !run.empty()) {
       const StatusOr<v1::RunStatus> status =
-          shell->Read([&](const Views& views) { return views.RunOf(run); });
+          shell->ReadStored([&](const Views& views) { return views.RunOf(run); });
       last = !status.ok() || IsEnded(*status);
     }
     StatusOr<std::vector<Message>> page = fetch(after);
@@ -63,7 +63,7 @@ grpc::ServerWriteReactor<v1::RunStatus>* ControlServiceImpl::WatchRun(
     auto next = [shell = shell_, id = first.run_id(),
                  sent = std::optional<uint64_t>()]() mutable -> Stream::Step {
       StatusOr<v1::RunStatus> run =
-          shell->Read([&](const Views& views) { return views.RunOf(id); });
+          shell->ReadStored([&](const Views& views) { return views.RunOf(id); });
       if (!run.ok()) return {.messages = {}, .more = false, .end = run.status()};
       Stream::Step step;
       if (IsEnded(*run)) step.end = absl::OkStatus();

@@ -27,9 +27,10 @@
 namespace longhaul::coordinator {
 
 // Follow uses gRPC's async API; the other calls of the service use the callback API.
-using StandbyServiceBase = v1::StandbyService::WithAsyncMethod_Follow<
-    v1::StandbyService::WithCallbackMethod_FetchCopy<v1::StandbyService::WithCallbackMethod_Fence<
-        v1::StandbyService::WithCallbackMethod_GetTerm<v1::StandbyService::Service>>>>;
+using StandbyServiceBase =
+    v1::StandbyService::WithAsyncMethod_Follow<v1::StandbyService::WithCallbackMethod_FetchCopy<
+        v1::StandbyService::WithCallbackMethod_GiveCopy<
+            v1::StandbyService::WithCallbackMethod_GetTerm<v1::StandbyService::Service>>>>;
 
 class FollowPort;
 

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "coordinator/store/backup.h"
+#include "coordinator/store/sqlite.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
 
@@ -25,30 +26,6 @@ StatusOr<std::string> ReadSecret(const std::string& path) {
   StatusOr<std::string> secret = ReadFile(path, kMostSecretBytes);
   if (absl::IsNotFound(secret.status())) return std::string();
   return secret;
-}
-
-// Lets the coordinator serve unasked once its standby is too stale to take over. Workers that are
-// connected here show that they did not go to the standby, which could not take over without most
-// of them. Without workers the standby needs no witnesses, so it is never stale for that reason.
-void NoteStaleLater(const Followed& followed, std::set<std::string> workers) {
-  if (workers.empty()) return;
-  Shell* const shell = followed.shell;
-  shell->CallAfter(followed.standby_is_stale, [followed, workers = std::move(workers)] {
-    // Another session may have followed since, and has a timer of its own.
-    if (followed.leadership->standby_away() < followed.standby_is_stale) return;
-    size_t here = 0;
-    for (const v1::WorkerStatus& worker :
-         followed.shell->Read([&](const Views& views) { return views.Workers(Now()); })) {
-      here += worker.connected() && workers.contains(worker.worker_id()) ? 1 : 0;
-    }
-    if (2 * here < workers.size()) {
-      NoteStaleLater(followed, workers);
-      return;
-    }
-    LogWarning("the standby has been away for {}, and takes over no more",
-               absl::FormatDuration(followed.standby_is_stale));
-    followed.leadership->NoteStandbyStale();
-  });
 }
 
 v1::FollowedMessage BlobMessage(v1::BlobFolder folder, const std::string& sha256) {
@@ -78,6 +55,15 @@ class FollowSession::Blobs : public BlobFollower {
     session->changed_.notify_all();
     session->PushLocked(std::move(message));
   }
+  void Damaged(const std::string& sha256) override {
+    const auto session = session_.lock();
+    if (session == nullptr) return;
+    v1::FollowedMessage message;
+    message.mutable_want_blob()->set_folder(folder_);
+    message.mutable_want_blob()->set_sha256(sha256);
+    const std::lock_guard lock(session->mutex_);
+    session->PushLocked(std::move(message));
+  }
 
  private:
   const v1::BlobFolder folder_;
@@ -101,6 +87,7 @@ void FollowSession::OnReadDone(bool ok) {
     End(absl::CancelledError("it has closed the stream, or its connection is gone"));
     return;
   }
+  TellLeadership();
   const std::lock_guard lock(mutex_);
   if (end_) return;
   heard_ = Now();
@@ -110,11 +97,40 @@ void FollowSession::OnReadDone(bool ok) {
   call_->StartRead(&incoming_);
 }
 
+// Without the lock: leadership holds its own lock while it calls this object.
+void FollowSession::TellLeadership() {
+  if (!incoming_.has_logged()) return;
+  const History logged = FromProto(incoming_.logged());
+  std::string seat, address;
+  bool has_all = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (end_ || !begun_) return;
+    has_all = !live_ && logged.number >= has_from_;
+    seat = seat_;
+    address = address_;
+  }
+  followed_.leadership->Has(this, logged);
+  if (!has_all) return;
+  followed_.leadership->HasAll(this, seat, address);
+  v1::FollowedMessage live;
+  live.mutable_live();
+  const std::lock_guard lock(mutex_);
+  live_ = true;
+  PushLocked(std::move(live));
+}
+
 void FollowSession::TakeLocked() {
   switch (incoming_.body_case()) {
     case v1::FollowerMessage::kHello:
       if (std::exchange(greeted_, true)) break;
       address_ = ReachedAt(incoming_.hello().address(), PeerHost(call_->context()));
+      seat_ = incoming_.hello().seat();
+      if (incoming_.hello().has_applied()) {
+        stands_ = Standing{.applied = FromProto(incoming_.hello().applied())};
+        const History newest = FromProto(incoming_.hello().logged());
+        if (newest != stands_->applied) stands_->tail = {newest};
+      }
       if (incoming_.hello().version() != followed_.version) {
         EndLocked(FailedPrecondition(
             "a standby has to be of the coordinator's version, which is {}; this one has {}",
@@ -126,70 +142,105 @@ void FollowSession::TakeLocked() {
           fmt::format("standby {}", static_cast<const void*>(this)),
           [session = shared_from_this()] {
             if (const Status status = session->Begin(); !status.ok()) session->End(status);
-            // The session may have ended meanwhile, and its Unfollow may have come before Follow.
-            const std::lock_guard lock(session->mutex_);
-            if (session->end_) session->followed_.store->journal().Unfollow(session.get());
+            // The session may have ended meanwhile, and its Gone may have come before Follow.
+            const bool ended = [&] {
+              const std::lock_guard lock(session->mutex_);
+              return session->end_.has_value();
+            }();
+            if (ended) session->followed_.leadership->Gone(session.get());
           });
       return;
-    case v1::FollowerMessage::kHasChange:
-      has_change_ = std::max<uint64_t>(has_change_, incoming_.has_change());
-      changed_.notify_all();
-      return;
+    case v1::FollowerMessage::kLogged:
+      return;  // TellLeadership
     case v1::FollowerMessage::kHasBlob:
       sent_blobs_.erase({incoming_.has_blob().folder(), incoming_.has_blob().sha256()});
       changed_.notify_all();
       return;
-    case v1::FollowerMessage::kReady: {
-      if (!begun_ || std::exchange(live_, true)) break;
-      LogInfo("the standby {} has all that this coordinator has", address_);
-      followed_.leadership->NoteStandby(address_);
-      // It may take over from now on, for which it must know the workers.
-      v1::FollowedMessage workers, live;
-      workers.mutable_beat()->mutable_worker_ids()->Add(workers_.begin(), workers_.end());
-      PushLocked(std::move(workers));
-      live.mutable_live();
-      PushLocked(std::move(live));
+    case v1::FollowerMessage::kBlobTrouble:
+      CheckBlob(incoming_.blob_trouble());
       return;
-    }
+    case v1::FollowerMessage::kHasChange:
+    case v1::FollowerMessage::kReady:
+    case v1::FollowerMessage::kVote:
+    case v1::FollowerMessage::kWorkersThere:
     case v1::FollowerMessage::BODY_NOT_SET:
       break;
   }
   EndLocked(absl::InvalidArgumentError("a standby said something that has no place here"));
 }
 
-Status FollowSession::Begin() {
-  std::optional<StoreCopy> copy;
-  v1::FollowedMessage message;
-  v1::FollowedMessage::Begin& begin = *message.mutable_begin();
-  // The copy begins inside Follow, while no transaction runs, so the first change sent follows it
-  // without a gap.
-  LH_RETURN_IF_ERROR(
-      followed_.store->journal().Follow(shared_from_this(), [&](uint64_t number) -> Status {
-        begin.set_change(number);
-        LH_ASSIGN_OR_RETURN(copy, StoreCopy::Begin(followed_.state_dir + "/store.db"));
-        return absl::OkStatus();
-      }));
+StatusOr<std::pair<UniqueFd, Standing>> FollowSession::CopyStore() const {
   const std::string path = followed_.state_dir + "/store-for-standby.db";
   ::unlink(path.c_str());
-  LH_RETURN_IF_ERROR(copy->WriteTo(path).status());
-  copy.reset();
+  {
+    LH_ASSIGN_OR_RETURN(StoreCopy copy, StoreCopy::Begin(followed_.state_dir + "/store.db"));
+    LH_RETURN_IF_ERROR(copy.WriteTo(path).status());
+  }
+  Standing standing;
+  {
+    LH_ASSIGN_OR_RETURN(sqlite::Database database,
+                        sqlite::Database::Open(path, SQLITE_OPEN_READONLY));
+    LH_ASSIGN_OR_RETURN(standing, ReadStanding(database));
+  }
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return FromErrno(fmt::format("cannot open {}", path), errno);
   ::unlink(path.c_str());  // it lives as long as it is open
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return FromErrno(fmt::format("cannot stat {}", path), errno);
+  return std::pair(std::move(fd), standing);
+}
+
+Status FollowSession::Begin() {
+  // From now on changes come. Those before are in the store, and what is in both is left out.
+  LH_RETURN_IF_ERROR(followed_.leadership->Follow(shared_from_this()));
+  v1::FollowedMessage message;
+  v1::FollowedMessage::Begin& begin = *message.mutable_begin();
   begin.set_term(followed_.leadership->term());
+  begin.set_tenure(followed_.leadership->tenure().value());
+  begin.set_seat(followed_.leadership->record().seat.seat);
   begin.set_version(followed_.version);
-  begin.set_store_bytes(static_cast<uint64_t>(info.st_size));
   LH_ASSIGN_OR_RETURN(*begin.mutable_authority(),
                       ReadSecret(followed_.state_dir + "/authority.pem"));
   LH_ASSIGN_OR_RETURN(*begin.mutable_relay_secret(),
                       ReadSecret(followed_.state_dir + "/relay-secret"));
+  LH_ASSIGN_OR_RETURN(ChangeReader reader, ChangeReader::Begin(followed_.state_dir + "/store.db"));
+  LH_ASSIGN_OR_RETURN(const std::optional<uint64_t> resume, reader.Resume(stands_));
+  UniqueFd copy;
+  History newest = reader.newest();
+  std::vector<v1::StoreChange> missed;
+  if (resume) {
+    begin.set_resume_after(*resume);
+    while (true) {
+      LH_ASSIGN_OR_RETURN(std::optional<v1::StoreChange> change, reader.Next());
+      if (!change) break;
+      missed.push_back(*std::move(change));
+    }
+    LogInfo("the standby {} resumes after change {}, and lacks {}", address_, *resume,
+            missed.size());
+  } else {
+    LH_ASSIGN_OR_RETURN(auto copied, CopyStore());
+    copy = std::move(copied.first);
+    newest = copied.second.applied;
+    struct stat info {};
+    if (::fstat(copy.get(), &info) != 0) return FromErrno("cannot stat the copy", errno);
+    begin.set_store_bytes(static_cast<uint64_t>(info.st_size));
+    LogInfo("the standby {} gets a copy of the store up to change {}", address_, newest.number);
+  }
+  *begin.mutable_history() = ToProto(newest);
+  begin.set_change(newest.number);
+  {
+    const std::lock_guard lock(mutex_);
+    has_from_ = newest.number;
+    for (const v1::StoreChange& change : missed) PushChangeLocked(change);
+    // The newest change may have been under way, and in the store already.
+    for (const v1::StoreChange& change : std::exchange(early_, {})) {
+      if (change.number() > newest.number) PushChangeLocked(change);
+    }
+    listening_ = true;
+  }
   LH_RETURN_IF_ERROR(ListBlobs());
   const std::lock_guard lock(mutex_);
   begun_ = true;
   begin_ = std::move(message);
-  copy_ = std::move(fd);
+  copy_ = std::move(copy);
   WriteNextLocked();
   return absl::OkStatus();
 }
@@ -221,25 +272,26 @@ Status FollowSession::ListBlobs() {
 
 // ---- What happens ------------------------------------------------------------------
 
-void FollowSession::Changed(v1::StoreChange change) {
-  const std::vector<v1::StoreChangePiece> pieces = CutChange(change);
+void FollowSession::Changed(const v1::StoreChange& change) {
   const std::lock_guard lock(mutex_);
-  for (const v1::StoreChangePiece& piece : pieces) {
+  if (end_) return;
+  if (listening_) {
+    PushChangeLocked(change);
+  } else {
+    early_.push_back(change);
+  }
+}
+
+void FollowSession::PushChangeLocked(const v1::StoreChange& change) {
+  for (const v1::StoreChangePiece& piece : CutChange(change)) {
     v1::FollowedMessage message;
     *message.mutable_change() = piece;
     PushLocked(std::move(message));
   }
 }
 
-void FollowSession::Await(uint64_t number) {
-  std::unique_lock lock(mutex_);
-  const bool known = changed_.wait_until(lock, (Now() + kPatience).ToChrono(), [&] {
-    return !live_ || end_.has_value() || has_change_ >= number;
-  });
-  if (known) return;
-  EndLocked(
-      DeadlineExceeded("the standby had a change for {} and did not say that it has stored it",
-                       absl::FormatDuration(kPatience)));
+void FollowSession::Drop(const Status& why) {
+  End(why);
 }
 
 void FollowSession::AddBlob(v1::BlobFolder folder, const std::string& sha256, uint64_t bytes) {
@@ -248,24 +300,38 @@ void FollowSession::AddBlob(v1::BlobFolder folder, const std::string& sha256, ui
   std::unique_lock lock(mutex_);
   sent_blobs_.insert({folder, sha256});
   PushLocked(std::move(message));
-  // Without a limit of its own: Beat ends the session of a silent standby.
-  changed_.wait(lock, [&] {
+  // Small files are there when an upload is answered. Nobody waits for large ones.
+  changed_.wait_until(lock, (Now() + kPatience).ToChrono(), [&] {
     return !live_ || end_.has_value() || !sent_blobs_.contains({folder, sha256});
   });
 }
 
-v1::FollowedMessage FollowSession::WorkersNow() const {
-  v1::FollowedMessage message;
-  v1::FollowedMessage::Beat& beat = *message.mutable_beat();
-  for (const v1::WorkerStatus& worker :
-       followed_.shell->Read([&](const Views& views) { return views.Workers(Now()); })) {
-    if (worker.connected()) beat.add_worker_ids(worker.worker_id());
-  }
-  return message;
+// A blob that is damaged here is deleted, and the session asks the follower for its copy (Damaged).
+void FollowSession::CheckBlob(const v1::FollowerMessage::BlobTrouble& trouble) {
+  if (!v1::BlobFolder_IsValid(trouble.folder())) return;
+  const BlobStore* const blobs =
+      trouble.folder() == v1::BLOB_FOLDER_DATA ? followed_.blobs : followed_.copies;
+  followed_.shell->upload_threads().Add(
+      "check of a blob", [blobs, sha256 = trouble.sha256(), why = trouble.why()] {
+        const Status status = blobs->Check(sha256);
+        if (absl::IsDataLoss(status)) {
+          LogError("blob {} was damaged here, and is asked for at the standby: {}", sha256,
+                   Message(status));
+        } else if (!status.ok()) {
+          LogError(
+              "blob {} was damaged here, and the standby has no copy of it ({}): runs that name it "
+              "need it again from whoever submits it",
+              sha256, why);
+        }
+      });
 }
 
 void FollowSession::Beat() {
-  v1::FollowedMessage message = WorkersNow();
+  v1::FollowedMessage message;
+  v1::FollowedMessage::Beat& beat = *message.mutable_beat();
+  beat.set_committed(followed_.leadership->committed());
+  beat.set_term(followed_.leadership->term());
+  beat.set_tenure(followed_.leadership->tenure().value());
   const std::lock_guard lock(mutex_);
   if (end_) return;
   if (begun_ && Now() - heard_ > kPatience) {
@@ -273,7 +339,6 @@ void FollowSession::Beat() {
         DeadlineExceeded("the standby has said nothing for {}", absl::FormatDuration(kPatience)));
     return;
   }
-  workers_ = {message.beat().worker_ids().begin(), message.beat().worker_ids().end()};
   if (begun_) PushLocked(std::move(message));
   followed_.shell->CallAfter(kBeat, [weak = weak_from_this()] {
     if (const auto session = weak.lock()) session->Beat();
@@ -364,10 +429,6 @@ void FollowSession::EndLocked(const Status& status) {
   if (end_) return;
   end_ = status;
   changed_.notify_all();
-  if (live_) {
-    followed_.leadership->NoteStandbyGone();
-    NoteStaleLater(followed_, workers_);
-  }
   if (greeted_) {
     LogWarning("the standby {} follows no more{}{}", address_, status.ok() ? "" : ": ",
                Message(status));
@@ -382,7 +443,7 @@ void FollowSession::EndLocked(const Status& status) {
 }
 
 void FollowSession::OnDone() {
-  followed_.store->journal().Unfollow(this);
+  followed_.leadership->Gone(this);
   self_.reset();  // Last: this may be the end of `this`.
 }
 

@@ -1,10 +1,10 @@
-// The coordinator's side of a standby's stream: sends a copy of the store, then every change, in
-// order. Once the standby has a complete copy, every write to the store waits for its confirmation,
-// so the coordinator never acts on a change that its standby lacks. A standby that does not keep up
-// is disconnected, and begins again with a new copy.
+// The leader's side of a follower's stream: sends the changes that the follower lacks, or a copy of
+// the store where the leader does not keep them any more, then every change, in order. Once the
+// follower has everything, changes wait for it (leadership.h). A follower that does not keep up is
+// disconnected, and resumes when it comes back.
 //
 // FollowPort's thread for messages calls OnReadDone, OnWriteDone and OnDone. They do not wait for
-// the state machine. Changed, Await and the methods of Blobs may be called on any thread. The
+// the state machine. Changed, Drop and the methods of Blobs may be called on any thread. The
 // object keeps itself alive until its call has ended (OnDone).
 #pragma once
 
@@ -26,9 +26,8 @@
 #include "coordinator/rpc/shell.h"
 #include "coordinator/standby/change_pieces.h"
 #include "coordinator/standby/leadership.h"
-#include "coordinator/standby/takeover.h"
 #include "coordinator/store/blob_store.h"
-#include "coordinator/store/journal.h"
+#include "coordinator/store/change_log.h"
 #include "coordinator/store/store.h"
 #include "longhaul/v1/standby.pb.h"
 
@@ -44,20 +43,17 @@ struct Followed {
   Leadership* leadership = nullptr;
   std::string state_dir;
   std::string version;  // of this program; a standby of another version is refused
-  // A standby that was away for this long will not take over (takeover.h).
-  absl::Duration standby_is_stale = kStandbyIsStale;
 };
 
 class FollowSession : public FollowCall::Handler,
-                      public JournalFollower,
+                      public ChangeSink,
                       public Notifier::Subscriber,
                       public std::enable_shared_from_this<FollowSession> {
  public:
   // The coordinator sends a message at least this often, to show that it lives.
   static constexpr absl::Duration kBeat = absl::Seconds(1);
-  // The coordinator disconnects a standby that is silent for this long, or that takes this long to
-  // confirm a change.
-  static constexpr absl::Duration kPatience = absl::Seconds(3);
+  // The coordinator disconnects a standby that is silent for this long.
+  static constexpr absl::Duration kPatience = kFollowerPatience;
   // Maximum size of all messages that wait to be sent; above it the standby is disconnected.
   static constexpr size_t kMaxOutgoingBytes = kMaxChangeBytes;
 
@@ -68,8 +64,8 @@ class FollowSession : public FollowCall::Handler,
   void OnWriteDone(bool ok) override;
   void OnDone() override;
 
-  void Changed(v1::StoreChange change) override;
-  void Await(uint64_t number) override;
+  void Changed(const v1::StoreChange& change) override;
+  void Drop(const Status& why) override;
   void OnNews() override {}
   void OnShutdown() override;
 
@@ -79,16 +75,21 @@ class FollowSession : public FollowCall::Handler,
       : followed_(std::move(followed)), call_(call) {}
 
   void TakeLocked();
-  // Makes the copy, on one of the shell's upload threads. It may still run after OnDone.
+  void TellLeadership();
+  // Finds out what the follower lacks, on one of the shell's upload threads. It may still run after
+  // OnDone.
   Status Begin();
+  // Copies the store into a file without a name, and returns the file and where the copy stands.
+  StatusOr<std::pair<UniqueFd, Standing>> CopyStore() const;
   Status ListBlobs();
+  void CheckBlob(const v1::FollowerMessage::BlobTrouble& trouble);
   void Beat();
-  v1::FollowedMessage WorkersNow() const;
   void AddBlob(v1::BlobFolder folder, const std::string& sha256, uint64_t bytes);
   void PushLocked(v1::FollowedMessage message);
   void WriteNextLocked();
   // Returns the next piece of the copy; an empty one after the last.
   StatusOr<v1::FollowedMessage> NextPiece();
+  void PushChangeLocked(const v1::StoreChange& change);
   void EndLocked(const Status& status);
   void End(const Status& status);
 
@@ -100,17 +101,20 @@ class FollowSession : public FollowCall::Handler,
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::string address_;  // from the standby's hello
+  std::string address_;             // from the standby's hello
+  std::string seat_;                // the same
+  std::optional<Standing> stands_;  // where its store stood then
   bool greeted_ = false;
   std::optional<v1::FollowedMessage> begin_;  // set until it is written
   UniqueFd copy_;                             // the copy of the store, until it is sent
   bool begun_ = false;                        // begin_ was set
+  bool listening_ = false;                    // changes go into outgoing_
+  uint64_t has_from_ = 0;  // the newest change when it began; with it the standby has everything
+  std::deque<v1::StoreChange> early_;         // changes that came before listening_
   std::deque<v1::FollowedMessage> outgoing_;  // to send after the copy
   std::optional<v1::FollowedMessage> writing_;
   size_t outgoing_bytes_ = 0;
-  bool live_ = false;  // the standby has a complete copy: writes wait for it
-  uint64_t has_change_ = 0;
-  std::set<std::string> workers_;  // ids of the workers that were connected at the last beat
+  bool live_ = false;  // the standby has everything: writes wait for it
   std::set<std::pair<int, std::string>> sent_blobs_;  // sent but not yet confirmed
   MonoTime heard_ = Now();
   std::optional<Status> end_;

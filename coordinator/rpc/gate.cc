@@ -9,18 +9,38 @@ namespace longhaul::coordinator {
 
 namespace {
 
-v1::AuditEntry EntryOf(const Caller* caller, const grpc::ServerContextBase& context,
-                       std::string_view action, std::string_view object, const Status& outcome) {
+v1::AuditEntry EntryOf(const Caller* caller, const std::string& address, std::string_view action,
+                       std::string_view object, const Status& outcome) {
   v1::AuditEntry entry;
   if (caller != nullptr && caller->member) {
     entry.set_member(caller->member->name);
     entry.set_role(std::string(ToString(caller->member->role)));
   }
-  entry.set_address(PeerHost(context));
+  entry.set_address(address);
   entry.set_action(std::string(action));
   entry.set_object(std::string(object));
   entry.set_outcome(outcome.ok() ? "ok" : std::string(Message(outcome)));
   return entry;
+}
+
+// Whether the answer's time counts: of calls that only look at what the coordinator knows, and that
+// any member may make as often as it likes.
+bool IsCounted(const Caller& caller, Call call) {
+  if (MayAll(caller)) return false;
+  switch (call) {
+    case Call::kInfo:
+    case Call::kListRuns:
+    case Call::kGetRun:
+    case Call::kListEvents:
+    case Call::kListLogs:
+    case Call::kListWorkers:
+    case Call::kListCheckpoints:
+    case Call::kListSteps:
+    case Call::kTraceRun:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -47,9 +67,16 @@ StatusOr<Caller> Gate::Admit(grpc::ServerContextBase& context, Call call) {
     if (!status.ok()) port_->Cut(caller->member->name);
   }
   if (status.ok()) status = CheckRole(*caller, call);
+  if (status.ok() && IsCounted(*caller, call)) {
+    status = questions_.MayAsk(caller->member->name, Now());
+  }
   if (status.ok()) return caller;
   NoteRefusal(context, &*caller, name, "", status);
   return status;
+}
+
+void Gate::Took(const Caller& caller, Call call, absl::Duration time) {
+  if (IsCounted(caller, call)) questions_.Took(caller.member->name, time, Now());
 }
 
 Status Gate::StillMember(const Caller& caller) const {
@@ -59,7 +86,7 @@ Status Gate::StillMember(const Caller& caller) const {
 StatusOr<v1::RunStatus> Gate::StatusOfOwnRun(const Caller& caller,
                                              const grpc::ServerContextBase& context, Call call,
                                              const std::string& run) const {
-  StatusOr<v1::RunStatus> status = shell_->Read([&](const Views& views) {
+  StatusOr<v1::RunStatus> status = shell_->ReadStored([&](const Views& views) {
     if (!caller.member) return views.RunOf(run);
     StatusOr<v1::RunStatus> own = views.RunOf(run, caller.member->name);
     return own.ok() || !MayAll(caller) ? own : views.RunOf(run);
@@ -101,12 +128,22 @@ StatusOr<MayBe> Gate::MayFetch(const Caller& caller, const std::string& sha256) 
 
 void Gate::Note(const Caller& caller, const grpc::ServerContextBase& context,
                 std::string_view action, std::string_view object, const Status& outcome) const {
-  audit_->Record(EntryOf(&caller, context, action, object, outcome));
+  Note(caller, PeerHost(context), action, object, outcome);
+}
+
+void Gate::Note(const Caller& caller, const std::string& address, std::string_view action,
+                std::string_view object, const Status& outcome) const {
+  audit_->Record(EntryOf(&caller, address, action, object, outcome));
 }
 
 void Gate::NoteRefusal(const grpc::ServerContextBase& context, const Caller* caller,
                        std::string_view action, std::string_view object, const Status& why) const {
-  audit_->RecordRefusal(EntryOf(caller, context, action, object, why));
+  NoteRefusal(PeerHost(context), caller, action, object, why);
+}
+
+void Gate::NoteRefusal(const std::string& address, const Caller* caller, std::string_view action,
+                       std::string_view object, const Status& why) const {
+  audit_->RecordRefusal(EntryOf(caller, address, action, object, why));
 }
 
 }  // namespace longhaul::coordinator

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "coordinator/rpc/rights.h"
 #include "coordinator/rpc/shell.h"
+#include "coordinator/rpc/time_share.h"
 #include "coordinator/store/audit.h"
 #include "coordinator/store/blob_lists.h"
 #include "coordinator/store/members.h"
@@ -35,16 +36,23 @@ class Gate {
         shell_(shell),
         lists_(lists),
         audit_(audit),
-        signer_(std::move(signer)) {}
+        signer_(std::move(signer)),
+        // Tests of the gate alone have no shell.
+        questions_(shell == nullptr
+                       ? TimeShare(kTimeShareOfMember, kTimeBurstOfMember)
+                       : TimeShare(shell->limits().time_share, shell->limits().time_burst)) {}
 
   // Returns who makes `call`. Each function that serves a call must call Admit first.
   // kUnauthenticated: the coordinator does not know the caller. kPermissionDenied: the caller's
-  // role lacks the right. A refusal is noted in the audit log.
+  // role lacks the right. kResourceExhausted: answers to this member have taken more than its share
+  // of the coordinator's time. A refusal is noted in the audit log.
   //
   // A member that is revoked meanwhile is refused here, or its connection is cut: the member is
   // checked once more after the port knows the connection as the member's, and a revocation ends
   // the membership before it cuts the member's connections.
   StatusOr<Caller> Admit(grpc::ServerContextBase& context, Call call);
+  // Counts the processor's time that answering an admitted call took.
+  void Took(const Caller& caller, Call call, absl::Duration time);
   // Checks an admitted caller again. kUnauthenticated: the caller was revoked meanwhile.
   Status StillMember(const Caller& caller) const;
   // Returns the status of the caller's run with this id, or of the caller's newest run of this
@@ -69,9 +77,14 @@ class Gate {
   // Notes that the caller did `action`, or tried to, and how it ended.
   void Note(const Caller& caller, const grpc::ServerContextBase& context, std::string_view action,
             std::string_view object, const Status& outcome) const;
+  // The same after the call has ended. `address`: the caller's, PeerHost of its context.
+  void Note(const Caller& caller, const std::string& address, std::string_view action,
+            std::string_view object, const Status& outcome) const;
   // Notes a call that was refused. `caller`: nullptr if nobody knows who called.
   void NoteRefusal(const grpc::ServerContextBase& context, const Caller* caller,
                    std::string_view action, std::string_view object, const Status& why) const;
+  void NoteRefusal(const std::string& address, const Caller* caller, std::string_view action,
+                   std::string_view object, const Status& why) const;
   // For tests: runs inside Admit, after a first look at the member and before the port knows the
   // connection. Set it before the first call.
   void BeforeLetIn(std::function<void()> hook) { before_let_in_ = std::move(hook); }
@@ -83,6 +96,7 @@ class Gate {
   BlobLists* const lists_;
   Audit* const audit_;
   const std::string signer_;
+  TimeShare questions_;
   std::function<void()> before_let_in_;
 };
 

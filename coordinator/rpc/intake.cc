@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -55,6 +56,8 @@ Status AdmitHello(v1::Hello* hello) {
   LH_RETURN_IF_ERROR(check("run", hello->run_id()));
   LH_RETURN_IF_ERROR(check("host", hello->host()));
   LH_RETURN_IF_ERROR(check("relay", hello->relay().address()));
+  LH_RETURN_IF_ERROR(check("leader", hello->leader_address()));
+  LH_RETURN_IF_ERROR(check("tenure", hello->tenure()));
   if (hello->has_relay()) LH_RETURN_IF_ERROR(CheckRelayAddress(hello->relay().address()));
   for (const v1::DataEndpoint& endpoint : hello->endpoints()) {
     LH_RETURN_IF_ERROR(check("transport", endpoint.transport()));
@@ -72,6 +75,7 @@ Status AdmitHello(v1::Hello* hello) {
   }
   Tidy(hello->mutable_version(), kMaxHelloTextBytes);
   Tidy(hello->mutable_host(), kMaxHelloTextBytes);
+  Tidy(hello->mutable_leader_address(), kMaxHelloTextBytes);
   Tidy(hello->mutable_restart_cause(), kMaxLineBytes);
   return absl::OkStatus();
 }
@@ -95,7 +99,18 @@ Status AdmitReport(v1::WorkerMessage* message) {
   return absl::OkStatus();
 }
 
+Status AdmitRequestId(std::string_view id) {
+  const bool plain = std::ranges::all_of(id, [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+  if (id.empty() || (plain && id.size() >= kMinRequestIdBytes && id.size() <= kMaxRequestIdBytes)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "expected {} to {} printable characters without spaces as the id of a request, got '{}'",
+      kMinRequestIdBytes, kMaxRequestIdBytes, Printable(id, kMaxRequestIdBytes));
+}
+
 Status AdmitSubmit(const v1::SubmitRequest& request) {
+  LH_RETURN_IF_ERROR(AdmitRequestId(request.request_id()));
   LH_RETURN_IF_ERROR(AtMost(kMaxRunFileBytes, "bytes in a run file", request.run_yaml().size()));
   LH_RETURN_IF_ERROR(
       AtMost(kMaxNameBytes, "bytes in the run file's name", request.file_name().size()));

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "base/status.h"
 #include "longhaul/v1/control.pb.h"
@@ -32,6 +33,7 @@ inline constexpr double kReportByteBurst = 8 << 20;
 
 inline constexpr size_t kMaxRunFileBytes = 1 << 20;
 inline constexpr size_t kMaxNameBytes = 4 << 10;  // names of files and runs in requests
+inline constexpr size_t kMinRequestIdBytes = 16, kMaxRequestIdBytes = 64;
 inline constexpr int kMaxOverrides = 1'000;
 inline constexpr int kMaxDataFiles = 10'000;
 // Maximum number of blobs in one MissingBlobs.
@@ -45,6 +47,8 @@ inline constexpr double kMaxAssumedDelaySeconds = 3600;
 Status AdmitHello(v1::Hello* hello);
 // Checks a later message of a worker. Also makes texts for people printable, and shortens them.
 Status AdmitReport(v1::WorkerMessage* message);
+// Checks the id that a caller gives a call (coordinator/state/once.h). Empty: it gives none.
+Status AdmitRequestId(std::string_view id);
 // Checks a user's request to submit a run or to plan one.
 Status AdmitSubmit(const v1::SubmitRequest& request);
 

@@ -7,8 +7,13 @@
 
 #include "absl/time/clock.h"
 #include "base/log.h"
+#include "base/peer_log.h"
+#include "coordinator/rpc/intake.h"
+#include "coordinator/rpc/member_call.h"
 #include "coordinator/rpc/serve.h"
+#include "coordinator/rpc/stored_reply.h"
 #include "proto/identity/certificate.h"
+#include "proto/rpc/auth.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -19,6 +24,11 @@ Status NoMembers() {
   return absl::FailedPreconditionError(
       "this coordinator was started with --insecure: it has one token for everybody, and no "
       "members");
+}
+
+void LogRefusal(const std::string& address, const Status& status) {
+  LogAboutPeer(LogLevel::kWarn, address,
+               fmt::format("a call from {} was refused: {}", address, Message(status)));
 }
 
 }  // namespace
@@ -41,20 +51,39 @@ StatusOr<Member> MemberServiceImpl::TakeIn(const v1::JoinRequest& request, v1::J
   return member;
 }
 
-Unary* MemberServiceImpl::Join(Context* context, const v1::JoinRequest* request,
-                               v1::JoinReply* reply) {
-  const StatusOr<Member> member = TakeIn(*request, reply);
-  if (member.ok()) {
-    gate_->Note(Caller{.member = *member}, *context, "join", member->worker_id, absl::OkStatus());
-    return FinishNow<Unary>(absl::OkStatus());
+template <class Reply>
+Unary* MemberServiceImpl::Later(const std::string& key, Reply* reply,
+                                std::function<StatusOr<Reply>()> work, bool refuses_late) {
+  if (++waiting_ > kMaxMemberCalls) {
+    --waiting_;
+    return FinishNow<Unary>(
+        ResourceExhausted("{} changes of members wait already; try again later", kMaxMemberCalls));
   }
-  gate_->NoteRefusal(*context, nullptr, "join", request->name(), member.status());
-  // Late, so that nobody tries secrets as fast as the network carries them.
-  return RefuseCaller<Unary>(*context, member.status());
+  // Counted until its work has run or was dropped.
+  const auto counted = std::shared_ptr<void>(nullptr, [this](void*) { --waiting_; });
+  return MemberCall<Reply>::Start(
+      &threads_, key, reply, [counted, work = std::move(work)] { return work(); }, refuses_late);
 }
 
-Status MemberServiceImpl::RenewFor(const Caller& caller, const std::string& request_pem,
-                                   v1::JoinReply* reply) {
+Unary* MemberServiceImpl::Join(Context* context, const v1::JoinRequest* request,
+                               v1::JoinReply* reply) {
+  const auto join = [this, request = *request,
+                     address = PeerHost(*context)]() -> StatusOr<v1::JoinReply> {
+    v1::JoinReply joined;
+    const StatusOr<Member> member = TakeIn(request, &joined);
+    if (member.ok()) {
+      gate_->Note(Caller{.member = *member}, address, "join", member->worker_id, absl::OkStatus());
+      return joined;
+    }
+    gate_->NoteRefusal(address, nullptr, "join", request.name(), member.status());
+    LogRefusal(address, member.status());
+    return member.status();
+  };
+  return Later<v1::JoinReply>(PeerHost(*context), reply, join, /*refuses_late=*/true);
+}
+
+StatusOr<v1::JoinReply> MemberServiceImpl::RenewFor(const Caller& caller,
+                                                    const std::string& request_pem) {
   if (members_ == nullptr) return NoMembers();
   LH_ASSIGN_OR_RETURN(const std::string key, RequestedKey(request_pem));
   if (key != caller.key_sha256) {
@@ -64,21 +93,29 @@ Status MemberServiceImpl::RenewFor(const Caller& caller, const std::string& requ
         caller.member->name);
   }
   const absl::Time now = absl::Now();
-  LH_ASSIGN_OR_RETURN(*reply->mutable_certificate_pem(),
+  v1::JoinReply reply;
+  LH_ASSIGN_OR_RETURN(*reply.mutable_certificate_pem(),
                       authorities_->present.Sign(request_pem, *caller.member, now, lifetime_));
-  reply->set_authority_pem(authorities_->Trusted(now));
-  return members_->Renew(caller.member->name, now + lifetime_);
+  reply.set_authority_pem(authorities_->Trusted(now));
+  LH_RETURN_IF_ERROR(members_->Renew(caller.member->name, now + lifetime_));
+  return reply;
 }
 
 Unary* MemberServiceImpl::Renew(Context* context, const v1::RenewRequest* request,
                                 v1::JoinReply* reply) {
-  return Serve<Unary>(gate_, *context, Call::kRenew, [&](const Caller& caller) {
-    return RenewFor(caller, request->request_pem(), reply);
+  return Serve<Unary>(gate_, *context, Call::kRenew, [&](const Caller& caller) -> StatusOr<Unary*> {
+    if (!caller.member) return NoMembers();
+    return Later<v1::JoinReply>(caller.member->name, reply,
+                                [this, caller, request_pem = request->request_pem()] {
+                                  return RenewFor(caller, request_pem);
+                                });
   });
 }
 
-StatusOr<JoinToken> MemberServiceImpl::MakeToken(const v1::CreateTokenRequest& request) {
+StatusOr<v1::CreateTokenReply> MemberServiceImpl::MakeToken(const Caller& caller,
+                                                            const v1::CreateTokenRequest& request) {
   if (members_ == nullptr) return NoMembers();
+  LH_RETURN_IF_ERROR(AdmitRequestId(request.request_id()));
   LH_ASSIGN_OR_RETURN(const Role role, ParseRole(request.role()));
   const absl::Duration life =
       request.seconds() == 0 ? kDefaultTokenLife : absl::Seconds(request.seconds());
@@ -86,22 +123,40 @@ StatusOr<JoinToken> MemberServiceImpl::MakeToken(const v1::CreateTokenRequest& r
     return InvalidArgument("expected 1 to {} uses of a join token", kMostTokenUses);
   }
   const absl::Time now = absl::Now();
-  JoinToken token = NewJoinToken(role, authorities_->Shown(now).fingerprint());
-  LH_RETURN_IF_ERROR(members_->AddToken(token, request.uses(), now + life, now));
-  return token;
+  const JoinToken token = NewJoinToken(role, authorities_->Shown(now).fingerprint());
+  Once once;
+  if (!request.request_id().empty()) {
+    once = {.owner = caller.member->name,
+            .id = request.request_id(),
+            .asked_sha256 = Sha256WithoutId(request)};
+  }
+  Written written;
+  bool repeated = false;
+  LH_RETURN_IF_ERROR(
+      members_->AddToken(token, request.uses(), now + life, now, &written, once, &repeated));
+  v1::CreateTokenReply reply;
+  reply.mutable_stored()->set_repeated(repeated);
+  reply.set_token(ToString(token));
+  FillStored(written, reply.mutable_stored());
+  return reply;
 }
 
 Unary* MemberServiceImpl::CreateToken(Context* context, const v1::CreateTokenRequest* request,
                                       v1::CreateTokenReply* reply) {
-  return Serve<Unary>(gate_, *context, Call::kCreateToken, [&](const Caller& caller) -> Status {
-    const StatusOr<JoinToken> token = MakeToken(*request);
-    gate_->Note(
-        caller, *context, "token create",
-        fmt::format("role {}, {} uses, {} s", request->role(), request->uses(), request->seconds()),
-        token.status());
-    if (token.ok()) reply->set_token(ToString(*token));
-    return token.status();
-  });
+  return Serve<Unary>(gate_, *context, Call::kCreateToken,
+                      [&](const Caller& caller) -> StatusOr<Unary*> {
+                        if (!caller.member) return NoMembers();
+                        return Later<v1::CreateTokenReply>(
+                            caller.member->name, reply,
+                            [this, caller, request = *request, address = PeerHost(*context)] {
+                              StatusOr<v1::CreateTokenReply> made = MakeToken(caller, request);
+                              gate_->Note(caller, address, "token create",
+                                          fmt::format("role {}, {} uses, {} s", request.role(),
+                                                      request.uses(), request.seconds()),
+                                          made.status());
+                              return made;
+                            });
+                      });
 }
 
 Unary* MemberServiceImpl::ListMembers(Context* context, const v1::ListMembersRequest*,
@@ -113,18 +168,40 @@ Unary* MemberServiceImpl::ListMembers(Context* context, const v1::ListMembersReq
   });
 }
 
+StatusOr<v1::RevokeMemberReply> MemberServiceImpl::Revoke(const Caller& caller,
+                                                          const v1::RevokeMemberRequest& request) {
+  LH_RETURN_IF_ERROR(AdmitRequestId(request.request_id()));
+  const std::string& name = request.name();
+  Written written;
+  const Status revoked = members_->Revoke(name, absl::Now(), &written);
+  if (absl::IsFailedPrecondition(revoked) && !request.request_id().empty()) {
+    // It is as this call wants it, most likely by an earlier try.
+    v1::RevokeMemberReply done;
+    done.mutable_stored()->set_repeated(true);
+    return done;
+  }
+  LH_RETURN_IF_ERROR(revoked);
+  LogInfo("{} was revoked by {}", name, caller.member->name);
+  // After the revocation is stored, as Gate::Admit needs.
+  gate_->Cut(name);
+  v1::RevokeMemberReply reply;
+  FillStored(written, reply.mutable_stored());
+  return reply;
+}
+
 Unary* MemberServiceImpl::RevokeMember(Context* context, const v1::RevokeMemberRequest* request,
-                                       v1::RevokeMemberReply*) {
-  return Serve<Unary>(gate_, *context, Call::kRevokeMember, [&](const Caller& caller) -> Status {
-    if (members_ == nullptr) return NoMembers();
-    const Status revoked = members_->Revoke(request->name(), absl::Now());
-    gate_->Note(caller, *context, "revoke", request->name(), revoked);
-    LH_RETURN_IF_ERROR(revoked);
-    LogInfo("{} was revoked by {}", request->name(), caller.member->name);
-    // After the revocation is stored, as Gate::Admit needs.
-    gate_->Cut(request->name());
-    return absl::OkStatus();
-  });
+                                       v1::RevokeMemberReply* reply) {
+  return Serve<Unary>(
+      gate_, *context, Call::kRevokeMember, [&](const Caller& caller) -> StatusOr<Unary*> {
+        if (members_ == nullptr || !caller.member) return NoMembers();
+        return Later<v1::RevokeMemberReply>(
+            caller.member->name, reply,
+            [this, caller, request = *request, address = PeerHost(*context)] {
+              StatusOr<v1::RevokeMemberReply> revoked = Revoke(caller, request);
+              gate_->Note(caller, address, "revoke", request.name(), revoked.status());
+              return revoked;
+            });
+      });
 }
 
 Unary* MemberServiceImpl::ListAudit(Context* context, const v1::ListAuditRequest* request,

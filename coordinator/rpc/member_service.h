@@ -1,9 +1,18 @@
 // MemberService: members (users, admins and workers with a certificate) join, renew certificates,
 // are listed and are revoked, and admins read the audit log. Without TLS there are no members, and
 // every call returns kFailedPrecondition with this reason.
+//
+// Changes are made on threads of this object, because they wait for the disk and for the other
+// coordinator (member_call.h). The other calls are answered at once.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <string>
+
 #include "absl/time/time.h"
+#include "base/work_threads.h"
 #include "coordinator/rpc/gate.h"
 #include "coordinator/store/audit.h"
 #include "coordinator/store/members.h"
@@ -13,6 +22,8 @@
 namespace longhaul::coordinator {
 
 inline constexpr uint32_t kMostTokenUses = 1'000'000;
+// Maximum number of changes of members that wait; further ones are refused.
+inline constexpr size_t kMaxMemberCalls = 1024;
 
 class MemberServiceImpl : public v1::MemberService::CallbackService {
  public:
@@ -42,14 +53,23 @@ class MemberServiceImpl : public v1::MemberService::CallbackService {
 
  private:
   StatusOr<Member> TakeIn(const v1::JoinRequest& request, v1::JoinReply* reply);
-  Status RenewFor(const Caller& caller, const std::string& request_pem, v1::JoinReply* reply);
-  StatusOr<JoinToken> MakeToken(const v1::CreateTokenRequest& request);
+  StatusOr<v1::JoinReply> RenewFor(const Caller& caller, const std::string& request_pem);
+  StatusOr<v1::CreateTokenReply> MakeToken(const Caller& caller,
+                                           const v1::CreateTokenRequest& request);
+  StatusOr<v1::RevokeMemberReply> Revoke(const Caller& caller,
+                                         const v1::RevokeMemberRequest& request);
+  // Has `work` run on one of the threads. Parameters: as of MemberCall::Start.
+  template <class Reply>
+  grpc::ServerUnaryReactor* Later(const std::string& key, Reply* reply,
+                                  std::function<StatusOr<Reply>()> work, bool refuses_late = false);
 
   Gate* const gate_;
   const Authorities* const authorities_;
   Members* const members_;
   Audit* const audit_;
   const absl::Duration lifetime_;
+  std::atomic<size_t> waiting_{0};
+  WorkThreads threads_{2};  // last: destroyed before what its work uses
 };
 
 }  // namespace longhaul::coordinator

@@ -202,15 +202,44 @@ void AddOne(Page* page, Kind kind, std::string_view name, std::string_view help,
   AddFamily(page, kind, name, help).samples.push_back({{}, value});
 }
 
+// Who leads, and what the other coordinator and the witness are known to have.
+void AddLeadership(Page* page, const v1::LeadershipInfo& leadership) {
+  using Standby = v1::LeadershipInfo::Standby;
+  AddOne(page, kGauge, "longhaul_coordinator_term",
+         "Grows each time that a coordinator begins to lead.",
+         static_cast<double>(leadership.term()));
+  AddOne(page, kGauge, "longhaul_coordinator_sure",
+         "1 while the coordinator knows that it leads, and takes changes; else 0.",
+         leadership.sure() ? 1 : 0);
+  const Standby& standby = leadership.standby();
+  const bool ever = standby.state() != Standby::NONE;
+  const auto add_of_standby = [&](std::string_view name, std::string_view help, double value) {
+    Family& family = AddFamily(page, kGauge, name, help);
+    if (ever) family.samples.push_back({{}, value});
+  };
+  add_of_standby(
+      "longhaul_coordinator_standby_following",
+      "1 while a standby has all that the coordinator has; none where there never was one.",
+      standby.state() == Standby::IN_SYNC ? 1 : 0);
+  add_of_standby("longhaul_coordinator_standby_behind_changes",
+                 "Changes that the standby lacks so far; none where there never was one.",
+                 static_cast<double>(standby.behind_changes()));
+  add_of_standby(
+      "longhaul_coordinator_standby_missing_bytes",
+      "Bytes of uploaded files that the standby lacks so far; none where there never was one.",
+      static_cast<double>(standby.bytes_missing()));
+  Family& heard =
+      AddFamily(page, kGauge, "longhaul_coordinator_witness_heard_seconds",
+                "Since the witness was heard; none without a witness, or before the first time.");
+  if (!leadership.witness().name().empty() && leadership.witness().heard_seconds() >= 0) {
+    heard.samples.push_back({{}, leadership.witness().heard_seconds()});
+  }
+}
+
 void AddCoordinator(Page* page, const Reading& reading) {
   AddFamily(page, kGauge, "longhaul_coordinator_info", "1, with the version.", {"version"})
       .samples.push_back({{reading.version}, 1});
-  AddOne(page, kGauge, "longhaul_coordinator_term", "Grows with each takeover by a standby.",
-         static_cast<double>(reading.term));
-  Family& following = AddFamily(
-      page, kGauge, "longhaul_coordinator_standby_following",
-      "1 while a standby has all that the coordinator has; none where there never was one.");
-  if (reading.has_standby) following.samples.push_back({{}, *reading.has_standby ? 1.0 : 0.0});
+  AddLeadership(page, reading.leadership);
   const ShellUse& use = reading.use;
   AddOne(page, kGauge, "longhaul_coordinator_sessions", "Streams of workers that are open.",
          static_cast<double>(use.sessions));
@@ -319,7 +348,7 @@ uint64_t StoreBytes(const std::string& state_dir) {
 
 }  // namespace
 
-Reading Read(const Shell& shell, const Leadership& leadership, const std::string& state_dir,
+Reading Read(const Shell& shell, const LeadershipSource& leads, const std::string& state_dir,
              const std::string& version) {
   Reading reading;
   reading.runs = shell.Read([&](const Views& views) {
@@ -331,8 +360,7 @@ Reading Read(const Shell& shell, const Leadership& leadership, const std::string
   reading.use = shell.Use();
   reading.store_bytes = StoreBytes(state_dir);
   reading.version = version;
-  reading.term = leadership.term();
-  reading.has_standby = leadership.has_standby();
+  if (leads) reading.leadership = leads();
   return reading;
 }
 

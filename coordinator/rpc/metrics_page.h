@@ -3,14 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "base/metrics/page.h"
+#include "coordinator/rpc/leadership_source.h"
 #include "coordinator/rpc/shell.h"
-#include "coordinator/standby/leadership.h"
 #include "longhaul/v1/control.pb.h"
 
 namespace longhaul::coordinator {
@@ -26,14 +25,13 @@ struct Reading {
   FaultCounts faults;
   ShellUse use;
   uint64_t store_bytes = 0;
-  uint64_t term = 0;
-  std::optional<bool> has_standby;  // Leadership::has_standby
+  v1::LeadershipInfo leadership;
   std::string version;
 };
 
 // Reads all values. Thread-safe; may wait for a tick of the state machine. `state_dir`: the folder
 // of the store, whose size is on the page.
-Reading Read(const Shell& shell, const Leadership& leadership, const std::string& state_dir,
+Reading Read(const Shell& shell, const LeadershipSource& leads, const std::string& state_dir,
              const std::string& version);
 
 // Makes the page. Shows only links between workers that a run uses, because all pairs would be too

@@ -28,15 +28,24 @@ StatusOr<Result> Computed(std::string_view what, const Compute& compute) {
 
 }  // namespace
 
-PlannerThread::PlannerThread(Planner planner, std::function<void(Event)> done)
-    : planner_(std::move(planner)), done_(std::move(done)), thread_([this] { Run(); }) {}
-
-PlannerThread::~PlannerThread() {
-  Stop();
-  thread_.join();
+size_t PlannerThreads::MostAtOnce() {
+  constexpr size_t kMost = 4;
+  const size_t cores = std::thread::hardware_concurrency();
+  return std::clamp<size_t>(cores > 0 ? cores - 1 : 1, 1, kMost);
 }
 
-void PlannerThread::Add(command::ComputePlan asked) {
+PlannerThreads::PlannerThreads(Planner planner, std::function<void(Event)> done, size_t threads)
+    : planner_(std::move(planner)), done_(std::move(done)) {
+  if (threads == 0) threads = MostAtOnce();
+  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+PlannerThreads::~PlannerThreads() {
+  Stop();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void PlannerThreads::Add(command::ComputePlan asked) {
   const ComputationId id = asked.id;
   Add(id, /*is_awaited=*/true,
       [this, asked = std::move(asked)](const std::stop_token& stop) -> Event {
@@ -46,7 +55,7 @@ void PlannerThread::Add(command::ComputePlan asked) {
       });
 }
 
-void PlannerThread::Add(command::ComputeRetune asked) {
+void PlannerThreads::Add(command::ComputeRetune asked) {
   const ComputationId id = asked.id;
   Add(id, /*is_awaited=*/false,
       [this, asked = std::move(asked)](const std::stop_token& stop) -> Event {
@@ -57,62 +66,67 @@ void PlannerThread::Add(command::ComputeRetune asked) {
       });
 }
 
-void PlannerThread::Add(ComputationId id, bool is_awaited,
-                        std::function<Event(const std::stop_token&)> run) {
+void PlannerThreads::Add(ComputationId id, bool is_awaited,
+                         std::function<Event(const std::stop_token&)> run) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return;
-  // Before the first one that nobody waits for; behind that under way.
+  // Before the first that waits and that nobody waits for.
   auto place = computations_.end();
-  if (is_awaited && !computations_.empty()) {
-    place = std::find_if(std::next(computations_.begin()), computations_.end(),
-                         [](const Computation& one) { return !one.is_awaited; });
+  if (is_awaited) {
+    place = std::ranges::find_if(
+        computations_, [](const Computation& one) { return !one.is_awaited && !one.has_begun; });
   }
-  computations_.insert(place, {id, is_awaited, std::move(run), std::stop_source()});
+  computations_.insert(place,
+                       {.id = id, .is_awaited = is_awaited, .run = std::move(run), .stop = {}});
   changed_.notify_all();
 }
 
-void PlannerThread::Cancel(ComputationId id) {
+void PlannerThreads::Cancel(ComputationId id) {
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(computations_, id, &Computation::id);
-  // One that has not begun finds out as soon as it does.
+  // A computation that has not begun finds out as soon as it does.
   if (found != computations_.end()) found->stop.request_stop();
 }
 
-void PlannerThread::Stop() {
+void PlannerThreads::Stop() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;
   for (Computation& one : computations_) one.stop.request_stop();
   changed_.notify_all();
 }
 
-PlannerUse PlannerThread::Use() const {
+PlannerUse PlannerThreads::Use() const {
   const std::lock_guard lock(mutex_);
   return use_;
 }
 
-void PlannerThread::Count(bool is_plan, double seconds) {
+void PlannerThreads::Count(bool is_plan, double seconds) {
   const std::lock_guard lock(mutex_);
   ++(is_plan ? use_.plans : use_.retunes);
   (is_plan ? use_.plan_seconds : use_.retune_seconds) += seconds;
 }
 
-void PlannerThread::Run() {
+void PlannerThreads::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !computations_.empty(); });
+    auto next = computations_.end();
+    changed_.wait(lock, [&] {
+      next = std::ranges::find(computations_, false, &Computation::has_begun);
+      return stopping_ || next != computations_.end();
+    });
     if (stopping_) return;
-    Computation& first = computations_.front();  // stays where it is while others are added
-    const std::stop_token stop = first.stop.get_token();
+    next->has_begun = true;  // it stays where it is while others come and go
+    const std::stop_token stop = next->stop.get_token();
     if (!stop.stop_requested()) {
-      const bool is_plan = first.is_awaited;
+      const bool is_plan = next->is_awaited;
       lock.unlock();
       const MonoTime began = Now();
-      Event event = first.run(stop);
+      Event event = next->run(stop);
       Count(is_plan, absl::ToDoubleSeconds(Now() - began));
       if (!stop.stop_requested()) done_(std::move(event));
       lock.lock();
     }
-    computations_.pop_front();
+    computations_.erase(next);
   }
 }
 

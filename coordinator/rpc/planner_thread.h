@@ -1,6 +1,7 @@
-// Computes plans and retuned plans off the shell's loop, because a search may take seconds. One
-// thread does one computation at a time, in the order of requests. But all waiting plans come
-// before all waiting retuned plans, because a run that waits for a plan has reserved its workers.
+// Computes plans and retuned plans off the shell's loop, because a search may take seconds. Some
+// threads do one computation each at a time, so that a long search of one run keeps no other run
+// waiting. Computations begin in the order of requests, but all waiting plans come before all
+// waiting retuned plans, because a run that waits for a plan has reserved its workers.
 #pragma once
 
 #include <condition_variable>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <stop_token>
 #include <thread>
+#include <vector>
 
 #include "coordinator/state/state.h"
 #include "planner/planner.h"
@@ -33,14 +35,15 @@ struct PlannerUse {
 };
 
 // Thread-safe.
-class PlannerThread {
+class PlannerThreads {
  public:
   // Calls `done` with each result (event::PlanComputed or event::RetuneComputed, with the error if
   // the computation failed), on the thread that computes. A computation that was cancelled before
   // its end has no result.
-  PlannerThread(Planner planner, std::function<void(Event)> done);
-  // Tells the current computation to stop, and waits for it.
-  ~PlannerThread();
+  // `threads`: how many compute at a time; 0: as many as MostAtOnce() says.
+  PlannerThreads(Planner planner, std::function<void(Event)> done, size_t threads = 0);
+  // Tells the current computations to stop, and waits for them.
+  ~PlannerThreads();
 
   // After Stop, does nothing.
   void Add(command::ComputePlan asked);
@@ -50,11 +53,14 @@ class PlannerThread {
   PlannerUse Use() const;
   // Cancels all computations, and ignores later ones. Does not wait.
   void Stop();
+  // How many searches this machine computes at a time: at most 4, and one core stays for the rest.
+  static size_t MostAtOnce();
 
  private:
   struct Computation {
     ComputationId id;
     bool is_awaited = false;  // a plan: workers are reserved meanwhile
+    bool has_begun = false;
     std::function<Event(const std::stop_token&)> run;
     std::stop_source stop;
   };
@@ -67,9 +73,10 @@ class PlannerThread {
   mutable std::mutex mutex_;  // guards the four members below
   PlannerUse use_;
   std::condition_variable changed_;
-  std::list<Computation> computations_;  // the first one runs
+  std::list<Computation> computations_;  // those that wait, in the order in which they begin, and
+                                         // among them those under way
   bool stopping_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace longhaul::coordinator

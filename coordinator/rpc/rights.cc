@@ -32,21 +32,22 @@ constexpr std::array kRights = {
     Right{Call::kFetchForCell, "FetchBlob of workers", true, false, false, Owned::kBlob},
     Right{Call::kStoreShard, "StoreShard", true, false, false, Owned::kWorker},
     Right{Call::kSignObject, "SignObject", true, false, false, Owned::kBlob},
-    Right{Call::kRenew, "Renew", true, true, true, Owned::kNothing},
+    Right{Call::kRenew, "Renew", true, true, true, Owned::kNothing, true},
     Right{Call::kCreateToken, "CreateToken", false, false, true, Owned::kNothing},
     Right{Call::kListMembers, "ListMembers", false, false, true, Owned::kNothing},
     Right{Call::kRevokeMember, "RevokeMember", false, false, true, Owned::kNothing},
     Right{Call::kFollow, "Follow", false, false, true, Owned::kNothing},
     Right{Call::kFetchCopy, "FetchCopy", false, false, true, Owned::kNothing},
-    Right{Call::kFence, "Fence", false, false, true, Owned::kNothing},
+    Right{Call::kGiveCopy, "GiveCopy", false, false, true, Owned::kNothing},
     Right{Call::kListAudit, "ListAudit", false, false, true, Owned::kNothing},
+    Right{Call::kWitness, "Witness", false, false, false, Owned::kNothing, true},
 };
 
 constexpr bool InOrder() {
   for (size_t i = 0; i < kRights.size(); ++i) {
     if (static_cast<size_t>(kRights[i].call) != i) return false;
   }
-  return kRights.size() == static_cast<size_t>(Call::kListAudit) + 1;
+  return kRights.size() == static_cast<size_t>(Call::kWitness) + 1;
 }
 static_assert(InOrder(), "every call has one row, at the place of its number");
 
@@ -64,9 +65,10 @@ Status CheckRole(const Caller& caller, Call call) {
   if (!caller.member) return absl::OkStatus();
   const Right& right = RightOf(call);
   const Role role = caller.member->role;
-  const bool may = role == Role::kWorker ? right.worker
-                   : role == Role::kUser ? right.user
-                                         : right.admin;
+  const bool may = role == Role::kWorker    ? right.worker
+                   : role == Role::kUser    ? right.user
+                   : role == Role::kWitness ? right.witness
+                                            : right.admin;
   if (may) return absl::OkStatus();
   return PermissionDenied("{} has the role {}, which may not call {}", caller.member->name,
                           ToString(role), right.name);

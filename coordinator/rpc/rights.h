@@ -43,8 +43,9 @@ enum class Call : uint8_t {
   kRevokeMember,
   kFollow,
   kFetchCopy,
-  kFence,
+  kGiveCopy,
   kListAudit,
+  kWitness,
 };
 
 // What a call is about. It must belong to the caller, unless the caller is an admin. CheckRole does
@@ -59,8 +60,9 @@ enum class Owned : uint8_t {
 struct Right {
   Call call;
   std::string_view name;     // of the rpc, for messages
-  bool worker, user, admin;  // the roles that may make the call
+  bool worker, user, admin;  // the roles that may make the call, besides `witness`
   Owned owned;
+  bool witness = false;
 };
 
 // The rights of all calls, in the order of enum Call.

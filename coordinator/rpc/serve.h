@@ -6,6 +6,8 @@
 //   });
 #pragma once
 
+#include <time.h>
+
 #include <type_traits>
 
 #include "base/status.h"
@@ -28,7 +30,15 @@ Reactor* Serve(Gate* gate, grpc::ServerContextBase& context, Call call, const Bo
     }
     return FinishNow<Reactor>(status);
   };
+  // Not the time that passes, in which the answer may wait for others.
+  const auto processor_time = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return absl::DurationFromTimespec(time);
+  };
+  const absl::Duration before = processor_time();
   auto result = body(*caller);
+  gate->Took(*caller, call, processor_time() - before);
   if constexpr (std::is_same_v<decltype(result), Status>) {
     return end(result);
   } else {

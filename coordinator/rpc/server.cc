@@ -12,6 +12,7 @@
 
 #include "absl/time/clock.h"
 #include "base/address.h"
+#include "base/disk_call.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/metrics/endpoint.h"
@@ -28,11 +29,14 @@
 #include "coordinator/rpc/standby_service.h"
 #include "coordinator/rpc/token_files.h"
 #include "coordinator/rpc/worker_service.h"
-#include "coordinator/standby/fencer.h"
+#include "coordinator/standby/ask_term.h"
 #include "coordinator/standby/leadership.h"
+#include "coordinator/standby/voting.h"
+#include "coordinator/standby/witness_lines.h"
 #include "coordinator/store/audit.h"
 #include "coordinator/store/blob_index.h"
 #include "coordinator/store/blob_lists.h"
+#include "coordinator/store/blob_scrub.h"
 #include "coordinator/store/blob_store.h"
 #include "coordinator/store/disk_room.h"
 #include "coordinator/store/members.h"
@@ -51,14 +55,16 @@ struct CoordinatorServer::Impl {
   std::optional<StateDirLock> lock;
   std::unique_ptr<DiskRoom> room;
   std::unique_ptr<Store> store;
-  std::unique_ptr<BlobStore> blobs;   // of users' data
-  std::unique_ptr<BlobStore> copies;  // of checkpoint shards
+  std::unique_ptr<Leadership> leadership;  // every change of the store asks it
+  std::unique_ptr<BlobStore> blobs;        // of users' data
+  std::unique_ptr<BlobStore> copies;       // of checkpoint shards
   std::unique_ptr<BlobIndex> index;
+  std::optional<BlobScrub> scrub;
   std::optional<BlobLists> lists;
   std::unique_ptr<Audit> audit;
   std::optional<Authorities> authorities;  // both: with TLS
   std::unique_ptr<Members> members;
-  std::optional<Leadership> leadership;
+  std::unique_ptr<Voting> voting;
   std::unique_ptr<relay::Relay> relay;
   std::unique_ptr<Shell> shell;
   std::optional<GuardedPort> port;
@@ -70,13 +76,22 @@ struct CoordinatorServer::Impl {
   std::optional<MemberServiceImpl> member_service;
   std::optional<StandbyServiceImpl> standby_service;
   std::optional<FollowPort> follow_port;
+  std::optional<WitnessLines> witness_lines;
   std::unique_ptr<grpc::Server> server;
   std::optional<ShellSource> source;  // both: with a dashboard
   std::shared_ptr<NewsForDashboard> dashboard;
   std::unique_ptr<metrics::Endpoint> metrics;
-  std::optional<Fencer> fencer;
+
+  ~Impl() {
+    // Its thread uses what is destroyed before it.
+    if (leadership != nullptr) leadership->Close(absl::ZeroDuration());
+  }
 
   Status Lead(const ServerOptions& options);
+  Status StartLeading(const ServerOptions& options);
+  StatusOr<std::string> AdmitWitness(grpc::ServerContext& context);
+  // What calls and metrics say of who leads. Any thread.
+  v1::LeadershipInfo Leads() const;
   Status OpenStore(const ServerOptions& options);
   StatusOr<std::vector<std::string>> OpenMembers(const ServerOptions& options);
   StatusOr<std::vector<std::string>> KeepUp(const ServerOptions& options);
@@ -90,8 +105,42 @@ struct CoordinatorServer::Impl {
 
 namespace {
 
-// How long the standby of before is asked whether it has taken over.
+// How long another coordinator is asked for its term.
 constexpr absl::Duration kAskLimit = absl::Seconds(2);
+
+// Why a state directory does not lead by itself.
+Status MayNotLead(const LeadershipRecord& record, const std::string& state_dir) {
+  const std::string peer = record.peer.empty() ? "HOST:PORT of the other one" : record.peer;
+  if (record.role == LeaderRole::kFenced) {
+    return FailedPrecondition(
+        "another coordinator leads: {} (term {}). The records in {} are older. Start this one with "
+        "--standby {}, and it follows that one; --force lets it serve with what it has, when the "
+        "other is gone for good",
+        peer, record.term(), state_dir, peer);
+  }
+  if (record.role == LeaderRole::kStandby) {
+    return FailedPrecondition(
+        "{} is the state directory of a standby of {}. Start it with --standby {}, and it follows "
+        "that one; --force serves now with what it has",
+        state_dir, peer, peer);
+  }
+  return FailedPrecondition(
+      "the coordinator {} may have been elected, because it has all changes of {}. Start this one "
+      "with --peer {}, and it asks the witness; --force serves without asking, when the other is "
+      "gone for good",
+      peer, state_dir, peer);
+}
+
+// Changes that only one of two coordinators in sync has are lost when the other one leads.
+Status CheckAlone(const std::string& state_dir) {
+  LH_ASSIGN_OR_RETURN(const LeadershipRecord record, ReadLeadership(state_dir));
+  if (record.leads_alone()) return absl::OkStatus();
+  return FailedPrecondition(
+      "{} is not the state directory of a coordinator that leads alone, and what is changed here "
+      "would be lost when the other one leads; make the change where the coordinator leads, after "
+      "the other one was stopped for some seconds",
+      state_dir);
+}
 
 std::vector<TokenFile> TokenFiles(const ServerOptions& options) {
   std::vector<TokenFile> files = {
@@ -108,6 +157,8 @@ std::vector<TokenFile> TokenFiles(const ServerOptions& options) {
 
 // How often members that ended are forgotten and token files are looked at.
 constexpr absl::Duration kUpkeepInterval = absl::Hours(1);
+// A disk call that takes so long is told of to whoever asks who leads.
+constexpr absl::Duration kSlowDisk = absl::Seconds(1);
 
 }  // namespace
 
@@ -119,7 +170,10 @@ Status CoordinatorServer::Impl::OpenStore(const ServerOptions& options) {
   // Before anything is written: on a full disk the reserve makes room for a start.
   room = DiskRoom::Open(options.state_dir, options.disk);
   LH_ASSIGN_OR_RETURN(store, Store::Open(options.state_dir));
-  LH_ASSIGN_OR_RETURN(audit, Audit::Open(options.state_dir, &store->journal()));
+  store->journal().WhenRefused([reserve = room.get()] {
+    reserve->GiveUp();
+    reserve->Check();
+  });
   return absl::OkStatus();
 }
 
@@ -172,39 +226,104 @@ void CoordinatorServer::Impl::KeepUpLater(const ServerOptions& options) {
   });
 }
 
-// Once the authority is there.
+// Begins a term. Nothing is written to the store before.
 Status CoordinatorServer::Impl::Lead(const ServerOptions& options) {
-  LH_ASSIGN_OR_RETURN(const LeadershipRecord was, ReadLeadership(options.state_dir));
-  LH_ASSIGN_OR_RETURN(LeadershipRecord record, BeginToLead(was, options.claim, absl::Now()));
-  if (!(record == was)) LH_RETURN_IF_ERROR(WriteLeadership(options.state_dir, record));
-  if (options.claim != Claim::kOwn) {
+  LH_ASSIGN_OR_RETURN(LeadershipRecord record, ReadLeadership(options.state_dir));
+  if (!options.peer.empty()) record.peer = options.peer;
+  const Standing standing = store->journal().standing();
+  Seat seat = options.elected ? *options.elected : Seat(record.seat);
+  seat.SetStore(standing.applied, standing.tail);
+  const bool forced = !options.elected && options.claim == Claim::kForce && !record.leads_alone();
+  if (forced) {
+    seat.Force(NewTenure(), TermOfForce(record.term(), absl::Now()));
+  } else if (!options.elected) {
+    if (!record.leads_alone()) return MayNotLead(record, options.state_dir);
+    seat.LeadAlone(NewTenure(), standing.logged().term);
+  }
+  LH_ASSIGN_OR_RETURN(leadership,
+                      Leadership::Begin(options.state_dir, std::move(record), std::move(seat)));
+  store->journal().SetReplicator(leadership.get());
+  LH_RETURN_IF_ERROR(store->BeginTerm({.tenure = leadership->tenure().value(),
+                                       .seat = leadership->record().seat.seat,
+                                       .address = options.listen}));
+  // Not before: the tail, which is applied now, may have entries.
+  LH_ASSIGN_OR_RETURN(audit, Audit::Open(options.state_dir, &store->journal()));
+  LH_ASSIGN_OR_RETURN(voting, Voting::Open(options.state_dir, &store->journal()));
+  if (forced) {
+    // It may have elected the other coordinator, and would refuse this one for ever.
+    LH_RETURN_IF_ERROR(voting->Set({}));
+    LogWarning("no witness counts any more; begin one with an empty state directory");
+  }
+  if (forced || options.elected) {
     v1::AuditEntry entry;
-    entry.set_action(options.claim == Claim::kTakeover ? "takeover" : "force");
-    entry.set_object(record.predecessor);
-    entry.set_outcome(fmt::format("term {}", record.term));
+    entry.set_action(forced ? "force" : "takeover");
+    entry.set_object(leadership->record().peer);
+    entry.set_outcome(fmt::format("term {}", leadership->term()));
     audit->Record(std::move(entry));
   }
-  leadership.emplace(options.state_dir, record);
-  if (record.standby.empty() || !authorities) return absl::OkStatus();
-  // It may have taken over while this one was away, and could not say so.
-  const StatusOr<uint64_t> other =
-      AskTerm(record.standby, authorities->Trusted(absl::Now()), kAskLimit);
-  if (absl::IsFailedPrecondition(other.status())) return absl::OkStatus();
-  if (other.ok()) {
-    leadership->Yield(*other, record.standby);
-    return leadership->failure();
+  return absl::OkStatus();
+}
+
+StatusOr<std::string> CoordinatorServer::Impl::AdmitWitness(grpc::ServerContext& context) {
+  LH_ASSIGN_OR_RETURN(const Caller caller, port->Identify(context));
+  if (!caller.member) return absl::FailedPreconditionError("a witness needs TLS");
+  LH_RETURN_IF_ERROR(CheckRole(caller, Call::kWitness));
+  LH_RETURN_IF_ERROR(gate->StillMember(caller));
+  port->LetIn(context, caller);
+  return caller.member->name;
+}
+
+Status CoordinatorServer::Impl::StartLeading(const ServerOptions& options) {
+  LH_ASSIGN_OR_RETURN(VotingWitness witness, ReadVoting(options.state_dir));
+  Leadership::Hooks hooks{
+      .ask_witness =
+          [this](const witness::Request& request) {
+            return witness_lines && witness_lines->Ask(request);
+          },
+      .set_witness = [this](const VotingWitness& named) { return voting->Set(named); },
+      .is_member =
+          [this](const std::string& name) {
+            if (members == nullptr) return true;
+            return std::ranges::any_of(members->List(), [&](const v1::MemberStatus& member) {
+              return member.name() == name && member.revoked_unix_ms() == 0;
+            });
+          },
+      .ask_term = [this](const std::string& address) -> std::optional<uint64_t> {
+        if (!authorities) return std::nullopt;
+        const StatusOr<uint64_t> term =
+            AskTerm(address, authorities->Trusted(absl::Now()), kAskLimit);
+        return term.ok() ? std::optional(*term) : std::nullopt;
+      },
+      .address = port->address(),
+      .on_sure = [this](const Status& sure) { shell->SetSure(sure); }};
+  if (witness.id.empty() && !leadership->record().peer.empty()) {
+    LogWarning(
+        "there is no witness, so {} never takes over by itself; start one: longhaul-coordinator "
+        "witness, or longhaul-worker --witness",
+        leadership->record().peer);
   }
-  if (record.standby_is_stale) return absl::OkStatus();
-  return Unavailable(
-      "the standby {} had all that this coordinator has, and may have taken over; it cannot be "
-      "asked: {}. Start it, with --standby if it has not taken over, then this one; if it is gone "
-      "for good, --force serves without it",
-      record.standby, Message(other.status()));
+  leadership->Start(std::move(hooks), std::move(witness));
+  return absl::OkStatus();
+}
+
+v1::LeadershipInfo CoordinatorServer::Impl::Leads() const {
+  v1::LeadershipInfo info = leadership->Info();
+  info.set_unstored(shell->unstored_for().has_value());
+  const std::optional<DiskCallNow> call = LongestShortDiskCall();
+  if (call && Now() - call->since >= kSlowDisk) {
+    info.set_notes(
+        fmt::format("{}{}{} has taken {} so far: the disk does not answer", info.notes(),
+                    info.notes().empty() ? "" : "\n", call->what,
+                    absl::FormatDuration(absl::Trunc(Now() - call->since, absl::Seconds(1)))));
+  }
+  if (port) info.set_address(port->address());
+  return info;
 }
 
 StatusOr<std::vector<std::string>> InitState(const ServerOptions& options) {
   CoordinatorServer::Impl state;
   LH_RETURN_IF_ERROR(state.OpenStore(options));
+  LH_RETURN_IF_ERROR(CheckAlone(options.state_dir));
   return state.OpenMembers(options);
 }
 
@@ -215,13 +334,8 @@ StatusOr<std::vector<std::string>> RotateAuthority(const ServerOptions& options,
   if (!std::filesystem::exists(options.state_dir + "/authority.pem")) {
     return FailedPrecondition("{} has no authority to rotate: `init` makes one", options.state_dir);
   }
-  LH_ASSIGN_OR_RETURN(const LeadershipRecord record, ReadLeadership(options.state_dir));
-  if (record.role != LeaderRole::kCoordinator) {
-    return FailedPrecondition(
-        "{} is not the state directory of the coordinator that serves; rotate there, and the "
-        "standby gets the new authority from it",
-        options.state_dir);
-  }
+  LH_RETURN_IF_ERROR(CheckAlone(options.state_dir));
+  LH_ASSIGN_OR_RETURN(state.audit, Audit::Open(options.state_dir, &state.store->journal()));
   const absl::Time now = absl::Now();
   bool made = false;
   LH_ASSIGN_OR_RETURN(const Authorities before,
@@ -272,11 +386,11 @@ StatusOr<std::optional<RelayOffer>> CoordinatorServer::Impl::OpenRelay(
 Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
   const std::string& folder = options.state_dir;
   LH_RETURN_IF_ERROR(OpenStore(options));
+  LH_RETURN_IF_ERROR(Lead(options));
   if (!options.insecure) {
     LH_ASSIGN_OR_RETURN(const std::vector<std::string> made, OpenMembers(options));
     for (const std::string& sentence : made) LogInfo("{}", sentence);
   }
-  LH_RETURN_IF_ERROR(Lead(options));
   LH_ASSIGN_OR_RETURN(blobs, BlobStore::Open(folder + "/blobs"));
   LH_ASSIGN_OR_RETURN(copies, BlobStore::Open(folder + "/shard-copies"));
   LH_ASSIGN_OR_RETURN(index, BlobIndex::Open(folder));
@@ -284,9 +398,12 @@ Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
     const Status forgotten = known->Forget(sha256);
     if (!forgotten.ok()) LogWarning("the index of blobs: {}", Message(forgotten));
   });
+  scrub.emplace(std::vector<const BlobStore*>{blobs.get(), copies.get()}, options.scrub);
   LH_ASSIGN_OR_RETURN(DataPreparer preparer, DataPreparer::Open(folder + "/prepared", blobs.get()));
   StateOptions state = options.state;
   state.reach_secret = RandomBytes(32);
+  state.lead = {.term = leadership->term(), .tenure = leadership->tenure()};
+  state.newest_change = store->journal().committed().number;
   LH_ASSIGN_OR_RETURN(state.relay, OpenRelay(options));
   LH_ASSIGN_OR_RETURN(
       shell, Shell::Create(state, store.get(), blobs.get(), copies.get(), std::move(preparer),
@@ -317,26 +434,38 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
   gate.emplace(&*port, members.get(), shell.get(), &*lists, audit.get(), std::move(new_authority));
   own_blobs.emplace(shell.get(), &*lists, index.get(), room.get(), options.state.limits);
   signer.emplace(shell.get(), &*lists, options.objects, options.signing);
-  worker_service.emplace(&*gate, options.hello_timeout, &*leadership, shell.get(), blobs.get(),
+  worker_service.emplace(&*gate, options.hello_timeout, leadership.get(), shell.get(), blobs.get(),
                          copies.get(), &*signer);
   control_service.emplace(&*gate, options.state.version, shell.get(), blobs.get(), copies.get(),
-                          &*own_blobs);
+                          &*own_blobs, [this] { return Leads(); });
   member_service.emplace(&*gate, authorities ? &*authorities : nullptr, members.get(), audit.get(),
                          options.certificate_lifetime);
   standby_service.emplace(&*gate, Followed{.shell = shell.get(),
                                            .store = store.get(),
                                            .blobs = blobs.get(),
                                            .copies = copies.get(),
-                                           .leadership = &*leadership,
+                                           .leadership = leadership.get(),
                                            .state_dir = options.state_dir,
-                                           .version = options.state.version,
-                                           .standby_is_stale = options.standby_is_stale});
+                                           .version = options.state.version});
   builder.RegisterService(&*worker_service);
   builder.RegisterService(&*control_service);
   builder.RegisterService(&*member_service);
   builder.RegisterService(&*standby_service);
   follow_port.emplace(&*standby_service, &builder,
                       [this](FollowCall* call) { standby_service->Accept(call); });
+  if (authorities) {
+    witness_lines.emplace(
+        [this](grpc::ServerContext& context) { return AdmitWitness(context); },
+        WitnessLines::Handler{.on_hello =
+                                  [this](const std::string& name, const witness::Record& record) {
+                                    return leadership->OnWitnessHello(name, record);
+                                  },
+                              .on_answer =
+                                  [this](const v1::WitnessSays::Answer& answer) {
+                                    leadership->OnWitnessAnswer(answer);
+                                  }});
+    witness_lines->Register(&builder);
+  }
   server = builder.BuildAndStart();
   if (server == nullptr) return absl::InternalError("gRPC could not start its server");
   follow_port->Start();
@@ -360,7 +489,8 @@ Status CoordinatorServer::Impl::OpenDashboard(const ServerOptions& options) {
 Status CoordinatorServer::Impl::ServeMetrics(const ServerOptions& options) {
   if (options.metrics.empty()) return absl::OkStatus();
   const auto collect = [this, folder = options.state_dir, version = options.state.version] {
-    return PageOf(Read(*shell, *leadership, folder, version));
+    return PageOf(Read(
+        *shell, [this] { return Leads(); }, folder, version));
   };
   LH_ASSIGN_OR_RETURN(metrics, metrics::Endpoint::Open(options.metrics, collect));
   return absl::OkStatus();
@@ -380,12 +510,8 @@ StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   // Before workers come: a port that cannot be had shall not cost them a connection.
   LH_RETURN_IF_ERROR(Annotate(coordinator->impl_->ServeMetrics(options), "--metrics"));
   LH_RETURN_IF_ERROR(coordinator->impl_->Listen(options, wanted));
+  LH_RETURN_IF_ERROR(coordinator->impl_->StartLeading(options));
   LH_RETURN_IF_ERROR(Annotate(coordinator->impl_->OpenDashboard(options), "--http"));
-  if (!options.insecure) {
-    CoordinatorServer::Impl& impl = *coordinator->impl_;
-    impl.fencer.emplace(options.state_dir, impl.port->address(), *impl.authorities,
-                        &*impl.leadership);
-  }
   return coordinator;
 }
 
@@ -405,12 +531,24 @@ std::string CoordinatorServer::http_address() const {
 
 Status CoordinatorServer::failure() const {
   LH_RETURN_IF_ERROR(impl_->leadership->failure());
+  LH_RETURN_IF_ERROR(impl_->store->journal().failure());
   return impl_->shell->failure();
+}
+
+bool CoordinatorServer::stepped_down() const {
+  return absl::IsFailedPrecondition(impl_->leadership->failure());
+}
+
+bool CoordinatorServer::begins_anew() const {
+  return impl_->leadership->begins_anew();
 }
 
 bool CoordinatorServer::Stop(absl::Duration limit) {
   const Deadline deadline = Deadline::After(limit);
   impl_->metrics.reset();  // asks the shell
+  // The shell may be waiting for the other coordinator.
+  if (impl_->leadership != nullptr) impl_->leadership->Close(limit / 4);
+  if (impl_->store != nullptr) impl_->store->journal().Close();
   if (impl_->shell == nullptr) return true;
   // Its streams begin to end while the shell does.
   if (impl_->dashboard != nullptr) impl_->dashboard->OnShutdown();
@@ -419,6 +557,7 @@ bool CoordinatorServer::Stop(absl::Duration limit) {
   const bool idle = impl_->shell->Stop(Deadline::After(limit / 2)) && signed_all;
   if (impl_->server != nullptr) {
     impl_->port->Close();
+    if (impl_->witness_lines) impl_->witness_lines->Close();
     impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + deadline.Remaining()));
     impl_->follow_port->Stop();
     impl_->server.reset();

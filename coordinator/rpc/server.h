@@ -3,16 +3,18 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "base/remote/settings.h"
 #include "base/status.h"
+#include "coordinator/lead/seat.h"
 #include "coordinator/rpc/signing_limits.h"
 #include "coordinator/standby/leadership.h"
-#include "coordinator/standby/takeover.h"
 #include "coordinator/state/state.h"
+#include "coordinator/store/blob_scrub.h"
 #include "coordinator/store/disk_room.h"
 #include "coordinator/store/members.h"
 #include "proto/identity/authority.h"
@@ -36,14 +38,15 @@ struct ServerOptions {
   std::string relay;            // host:port that relays links between workers; empty: no relay
   std::string relay_advertise;  // address of the relay for workers; empty: the coordinator's host
   absl::Duration hello_timeout = absl::Seconds(10);  // time for a new worker's first message
-  // A standby that was away for this long will not take over.
-  absl::Duration standby_is_stale = kStandbyIsStale;
-  std::string metrics;        // numeric host:port for Prometheus; empty: none
-  Claim claim = Claim::kOwn;  // right to the state directory; kTakeover and kForce begin a new term
+  std::string metrics;          // numeric host:port for Prometheus; empty: none
+  Claim claim = Claim::kOwn;    // right to the state directory
+  std::optional<Seat> elected;  // a seat of the directory that leads already (Follower::elected)
+  std::string peer;             // host:port of the other coordinator, if it is known
   // Credentials with which objects are signed for workers (sign_object.h), and where services are.
   remote::Settings objects;
   // How the disk of the state directory is looked at.
   DiskRoom::Look disk = DiskRoom::LookAt;
+  BlobScrub::Pace scrub;  // how blobs are looked through for damage
   SigningLimits signing;
   StateOptions state;
 };
@@ -65,9 +68,9 @@ class CoordinatorServer {
  public:
   // Starts a coordinator, which answers calls once this returns. Writes its address to
   // <state_dir>/address. kFailedPrecondition: the address needs a token or is not one of this
-  // machine, the directory is in use, the store cannot be used, or another coordinator has taken
-  // over. kDataLoss: the store is damaged. kUnavailable: the standby may have taken over and cannot
-  // be asked. kAlreadyExists: the port is in use. kInvalidArgument: an option is malformed.
+  // machine, the directory is in use, the store cannot be used, or another coordinator may lead.
+  // kDataLoss: the store is damaged. kAlreadyExists: the port is in use. kInvalidArgument: an
+  // option is malformed.
   static StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options);
   // Stops, and waits for threads that were still busy after Stop.
   ~CoordinatorServer();
@@ -78,6 +81,10 @@ class CoordinatorServer {
   std::string http_address() const;
   // Not OK when the coordinator can no longer work; the process should end.
   Status failure() const;
+  // The reason is that another coordinator leads, so this one may begin anew as a follower.
+  bool stepped_down() const;
+  // The reason is that it needs a newer term, so it has to begin anew.
+  bool begins_anew() const;
   // Ends every stream, every call and the loop of the state machine within `limit`. False: a thread
   // is still busy with data or uploads, or with a viewer of the dashboard. The process may exit
   // anyway: unfinished work is repeated after the next start.

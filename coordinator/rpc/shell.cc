@@ -23,6 +23,9 @@ constexpr size_t kUploadThreads = 2;
 constexpr size_t kSubmitThreads = 2;
 // How often the disk is looked at, and how long a write waits for room before it is tried again.
 constexpr absl::Duration kDiskCheck = absl::Seconds(1);
+// The loop turns at least so often, and hangs if it does not for two leases.
+constexpr absl::Duration kLongestWait = absl::Seconds(1);
+constexpr absl::Duration kHangs = absl::Seconds(10);
 
 RunId NewRunId(const std::string& name) {
   constexpr std::string_view kDigits = "abcdefghijkmnpqrstuvwxyz23456789";  // 32, no lookalikes
@@ -62,6 +65,7 @@ Shell::Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, Data
       limits_(limits),
       places_(limits),
       state_(std::move(state)),
+      watched_("shell", kHangs),
       // Tick at once: the state may have to act on the runs that it found in the store.
       wake_at_(Now()),
       chores_(std::move(preparer), copies, &disk_threads_,
@@ -72,8 +76,12 @@ Shell::Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, Data
       planner_(std::move(planner), [this](Event event) { Post(std::move(event)); }),
       hooks_(hooks_folder, blobs, copies, [this](Event event) { Post(std::move(event)); }),
       folders_(objects, [this](Event event) { Post(std::move(event)); }),
-      thread_([this] { Loop(); }) {
+      thread_([this] {
+        Loop();
+        watched_.Rests();
+      }) {
   if (disk_.room != nullptr) WatchDisk();
+  CallAfter(kLeaderBeat, [this] { BeatWorkers(); });
 }
 
 Shell::~Shell() {
@@ -114,7 +122,46 @@ Status Shell::failure() const {
   return failure_;
 }
 
+void Shell::SetSure(Status sure) {
+  {
+    const std::lock_guard lock(sure_mutex_);
+    sure_ = sure;
+  }
+  if (sure.ok()) return;
+  // The loop may be waiting for others with the tick in hand that would answer them.
+  const Status unknown = OutcomeUnknown(sure);
+  std::apply([&](auto&... calls) { (calls.FailAll(unknown), ...); }, calls_);
+}
+
+Status Shell::OutcomeUnknown(const Status& unsure) {
+  return Unavailable(
+      "{}; whether this is stored is not known yet; ask again with the same request id. Runs go on "
+      "training",
+      Message(unsure));
+}
+
+Status Shell::sure() const {
+  const std::lock_guard lock(sure_mutex_);
+  return sure_;
+}
+
+void Shell::BeatWorkers() {
+  CallAfter(kLeaderBeat, [this] { BeatWorkers(); });
+  // A worker that hears nothing looks for another coordinator, which may lead by now.
+  if (!sure().ok()) return;
+  std::vector<std::shared_ptr<SessionSink>> sinks;
+  {
+    const std::lock_guard lock(mutex_);
+    sinks.reserve(sessions_.size());
+    for (const auto& [id, sink] : sessions_) sinks.push_back(sink);
+  }
+  v1::WorkerCommand beat;
+  beat.mutable_leader_beat();
+  for (const auto& sink : sinks) sink->Send(beat);
+}
+
 StatusOr<SessionId> Shell::Join(const std::shared_ptr<SessionSink>& sink, v1::Hello hello) {
+  LH_RETURN_IF_ERROR(sure());
   const std::lock_guard lock(mutex_);
   if (stopping_) return Stopping();
   if (sessions_.size() >= kMaxSessions) {
@@ -177,7 +224,7 @@ ShellUse Shell::Use() const {
   ShellUse use;
   use.planner = planner_.Use();
   {
-    const std::lock_guard lock(state_mutex_);
+    const std::lock_guard lock(stored_mutex_);
     use.ticks = ticks_;
     use.tick_seconds = absl::ToDoubleSeconds(in_ticks_);
   }
@@ -199,6 +246,12 @@ void Shell::CallAfter(absl::Duration delay, std::function<void()> call) {
 bool Shell::WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due) {
   std::unique_lock lock(mutex_);
   while (true) {
+    watched_.Turned();
+    // Without the lock: who answers may be waiting for the disk.
+    lock.unlock();
+    // If another coordinator can go on at once, it shall not have to wait for this one's disk.
+    watched_.SpareDiskCalls(!store_->journal().needs_sync());
+    lock.lock();
     const MonoTime now = Now();
     while (!timers_.empty() && timers_.begin()->first <= now) {
       due->push_back(std::move(timers_.begin()->second));
@@ -210,14 +263,10 @@ bool Shell::WaitForWork(std::vector<Event>* events, std::vector<std::function<vo
       events->swap(events_);
       return true;
     }
-    std::optional<MonoTime> until = wake_at_;
-    if (!timers_.empty()) until = std::min(until.value_or(MonoTime::max()), timers_.begin()->first);
+    MonoTime until = std::min(now + kLongestWait, wake_at_.value_or(MonoTime::max()));
+    if (!timers_.empty()) until = std::min(until, timers_.begin()->first);
     // Checks everything again after each wake-up, so no new timer or event is missed.
-    if (until.has_value()) {
-      work_.wait_until(lock, until->ToChrono());
-    } else {
-      work_.wait(lock);
-    }
+    work_.wait_until(lock, until.ToChrono());
   }
 }
 
@@ -278,55 +327,79 @@ void Shell::WatchDisk() {
 bool Shell::WaitForRoom() {
   std::unique_lock lock(mutex_);
   const MonoTime until = Now() + kDiskCheck;
+  watched_.Turned();
   while (!stopping_ && Now() < until) work_.wait_until(lock, until.ToChrono());
   return !stopping_;
 }
 
-Status Shell::StoreWrites(std::unique_lock<std::mutex>* state_lock, std::vector<Write> writes) {
+Status Shell::StoreWrites(std::vector<Write> writes, Written* written) {
   if (disk_.room != nullptr && disk_.room->full()) {
     // What is left of the disk is for what the coordinator must not forget.
     std::erase_if(
         writes, [](const Write& write) { return std::holds_alternative<write::WorkerLog>(write); });
   }
-  Status status = store_->Apply(writes);
+  Status status = store_->Apply(writes, written);
   if (!absl::IsResourceExhausted(status) || disk_.room == nullptr) return status;
   LogError("the disk refused a write: {}. The coordinator gives up its reserve", Message(status));
   disk_.room->GiveUp();
-  status = store_->Apply(writes);
+  status = store_->Apply(writes, written);
   if (!absl::IsResourceExhausted(status)) return status;
   LogError("nothing can be stored, and so nothing new is ordered, until there is room: {}",
            Message(status));
-  // Questions are answered meanwhile.
-  state_lock->unlock();
   while (absl::IsResourceExhausted(status) && WaitForRoom()) {
     disk_.room->Check();
-    status = store_->Apply(writes);
+    status = store_->Apply(writes, written);
   }
   if (status.ok()) LogInfo("the disk takes writes again");
-  state_lock->lock();
   return status;
 }
 
 Status Shell::TickOnce(std::vector<Event> events, std::vector<Command>* commands) {
-  bool news = false;
+  const MonoTime began = Now();
+  TickResult result;
+  uint64_t sequence = 0;
   {
-    std::unique_lock lock(state_mutex_);
-    const MonoTime began = Now();
-    TickResult result = state_->Tick(std::move(events), began, UnixMsNow());
-    // Stored before any command goes out: no worker may act on what a crash could make the
-    // coordinator forget.
-    const bool writes = !result.writes.empty();
-    LH_RETURN_IF_ERROR(StoreWrites(&lock, std::move(result.writes)));
+    const std::lock_guard lock(state_mutex_);
+    result = state_->Tick(std::move(events), began, UnixMsNow());
+    sequence = state_->views().sequence();
+    ++ticked_;
+    const std::lock_guard stored(stored_mutex_);
+    if (!result.writes.empty()) storing_since_ = began;
+  }
+  const bool writes = !result.writes.empty();
+  last_written_ = {};
+  // Stored before any command goes out: no worker may act on what a crash could make the
+  // coordinator forget. Queries go on meanwhile.
+  LH_RETURN_IF_ERROR(StoreWrites(std::move(result.writes), &last_written_));
+  {
+    const std::lock_guard lock(stored_mutex_);
+    ++stored_ticks_;
+    storing_since_.reset();
     ++ticks_;
     in_ticks_ += Now() - began;
-    *commands = std::move(result.commands);
-    wake_at_ = result.wake_at;
-    if (wake_at_.has_value()) wake_at_ = std::max(*wake_at_, Now() + kShortestWait);
-    news = writes || state_->views().sequence() != seen_sequence_;
-    seen_sequence_ = state_->views().sequence();
   }
-  if (news) NotifySoon();
+  stored_changed_.notify_all();
+  *commands = std::move(result.commands);
+  wake_at_ = result.wake_at;
+  if (wake_at_.has_value()) wake_at_ = std::max(*wake_at_, Now() + kShortestWait);
+  if (writes || sequence != seen_sequence_) NotifySoon();
+  seen_sequence_ = sequence;
   return absl::OkStatus();
+}
+
+bool Shell::WaitUntilStored(uint64_t tick) const {
+  std::unique_lock lock(stored_mutex_);
+  const auto is_stored = [&] { return stored_ticks_ >= tick; };
+  if (is_stored()) return true;
+  // Whoever asks later does not wait longer.
+  const MonoTime until = storing_since_.value_or(Now()) + kStoreWait;
+  return stored_changed_.wait_until(lock, until.ToChrono(), is_stored);
+}
+
+std::optional<absl::Duration> Shell::unstored_for() const {
+  const std::lock_guard lock(stored_mutex_);
+  if (!storing_since_ || Now() - *storing_since_ < kStoreWait) return std::nullopt;
+  return Now() - *storing_since_;
 }
 
 void Shell::NotifySoon() {

@@ -1,7 +1,8 @@
 // The shell around the pure state machine. One thread, the loop, collects events, ticks the state,
-// stores its writes, then carries out its commands, and notifies followers. Work that may take
-// longer than a tick has threads of its own: for data, shards and garbage; for uploads; and for
-// plans.
+// stores its writes, then carries out its commands, and notifies followers. Storing may take long:
+// the disk or the other coordinator may not answer. Queries go on meanwhile, and say that what they
+// show is not stored yet. Work that may take longer than a tick has threads of its own: for data,
+// shards and garbage; for uploads; and for plans.
 //
 // Every method may be called on any thread, except Stop and the destructor: one thread at a time.
 // Stop waits until its deadline; the others block for one tick at most. The shell calls other
@@ -24,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/watchdog.h"
 #include "base/work_threads.h"
 #include "coordinator/hooks/hook_runner.h"
 #include "coordinator/rpc/chores.h"
@@ -32,6 +34,7 @@
 #include "coordinator/rpc/places.h"
 #include "coordinator/rpc/planner_thread.h"
 #include "coordinator/rpc/stored_folders.h"
+#include "coordinator/rpc/stored_reply.h"
 #include "coordinator/state/state.h"
 #include "coordinator/store/blob_index.h"
 #include "coordinator/store/disk_room.h"
@@ -70,6 +73,10 @@ struct ShellDisk {
 class Shell {
  public:
   using ServeScopes = std::function<void(std::vector<std::string> scopes)>;
+  // How long a query waits for the store to have what it shows.
+  static constexpr absl::Duration kStoreWait = absl::Milliseconds(50);
+  // How often workers hear that the coordinator leads.
+  static constexpr absl::Duration kLeaderBeat = absl::Seconds(2);
   // Maximum number of workers' sessions, and of waiting CLI calls of each kind.
   static constexpr size_t kMaxSessions = kMaxWorkerStreams.in_all;
   static constexpr size_t kMaxPendingCalls = 1024;
@@ -121,11 +128,17 @@ class Shell {
                              kMaxPendingCalls));
       return id;
     }
+    if (const Status unsure = sure(); !unsure.ok()) {
+      done(unsure);
+      return id;
+    }
     // Added before the event, because the loop may answer at once.
     calls.Add(id, std::move(done));
     asked.request = id;
     // Stop() may have answered the call in between; Answer then does nothing.
     if (!Post(std::move(asked))) calls.Answer(id, Stopping());
+    // Again, because SetSure may have answered those that waited just before this one did.
+    if (const Status unsure = sure(); !unsure.ok()) calls.Answer(id, OutcomeUnknown(unsure));
     return id;
   }
   // As Ask, with a new id and a new link secret for the run. `spec`: the run file of `request`,
@@ -136,13 +149,41 @@ class Shell {
   // True: the call was still waiting, and its callback will not run.
   bool Drop(RequestId request);
 
+  // ---- Leading
+  // Says whether this coordinator may be sure that it leads. `sure` not OK (kUnavailable, with the
+  // reason as a sentence): workers that come and new calls are refused with it, calls that wait are
+  // answered that their outcome is not known yet, and workers get no beats. Queries are answered
+  // all the same. OK at the beginning. Does not end the store's wait for a change under way, about
+  // which the replicator decides.
+  void SetSure(Status sure);
+  Status sure() const;
+
   // ---- Queries
-  // Reads the state between two ticks. `query` must not call the shell.
+  // Reads the state between two ticks. The newest of it may not be stored yet. `query` must not
+  // call the shell.
   template <class Query>
   auto Read(const Query& query) const {
     const std::lock_guard lock(state_mutex_);
     return query(state_->views());
   }
+  // As Read, but waits up to kStoreWait until what `query` has seen is stored. `unstored`: gets
+  // whether it is not stored even then.
+  template <class Query>
+  auto ReadStored(const Query& query, bool* unstored) const {
+    std::unique_lock lock(state_mutex_);
+    auto answer = query(state_->views());
+    const uint64_t tick = ticked_;
+    lock.unlock();
+    *unstored = !WaitUntilStored(tick);
+    return answer;
+  }
+  template <class Query>
+  auto ReadStored(const Query& query) const {
+    bool unstored = false;
+    return ReadStored(query, &unstored);
+  }
+  // How long the newest writes have been waiting to be stored, if that is longer than kStoreWait.
+  std::optional<absl::Duration> unstored_for() const;
   ShellUse Use() const;
   const Store& store() const { return *store_; }
   // What members may have at most, and what they have under way.
@@ -170,12 +211,15 @@ class Shell {
   // False: the loop must end.
   bool WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due);
   static Status Stopping();
+  static Status OutcomeUnknown(const Status& unsure);
   // False: the shell is stopping, and drops the event.
   bool Post(Event event);
   void TellTaken(const std::vector<Event>& events);
   Status TickOnce(std::vector<Event> events, std::vector<Command>* commands);
-  // Stores the writes of a tick. Waits while the disk is full.
-  Status StoreWrites(std::unique_lock<std::mutex>* state_lock, std::vector<Write> writes);
+  // Stores the writes of a tick, without locks. Waits while the disk is full.
+  Status StoreWrites(std::vector<Write> writes, Written* written);
+  bool WaitUntilStored(uint64_t tick) const;
+  void BeatWorkers();
   // False: the shell is stopping.
   bool WaitForRoom();
   // Looks at the disk, again and again.
@@ -183,6 +227,11 @@ class Shell {
   void Execute(Command command);
   template <class Reply>
   void Answer(RequestId request, StatusOr<Reply> reply) {
+    if constexpr (requires(Reply & said) { said.mutable_stored(); }) {
+      if (reply.ok() && last_written_.change != 0 && !reply->stored().repeated()) {
+        FillStored(last_written_, reply->mutable_stored());
+      }
+    }
     std::get<PendingCalls<Reply>>(calls_).Answer(request, std::move(reply));
   }
   std::shared_ptr<SessionSink> SinkOf(SessionId session) const;
@@ -204,9 +253,15 @@ class Shell {
              PendingCalls<v1::CollectGarbageReply>>
       calls_;
 
-  // Held for a tick and its transaction, so that queries see only stored state.
-  mutable std::mutex state_mutex_;  // guards the three members below
+  mutable std::mutex
+      state_mutex_;  // guards the two members below; held for a tick, never for a disk
   std::unique_ptr<State> state_;
+  uint64_t ticked_ = 0;  // number of the newest tick
+
+  mutable std::mutex stored_mutex_;  // guards the members up to in_ticks_
+  mutable std::condition_variable stored_changed_;
+  uint64_t stored_ticks_ = 0;              // ticks whose writes are stored
+  std::optional<MonoTime> storing_since_;  // a tick's writes are being stored
   uint64_t ticks_ = 0;
   absl::Duration in_ticks_;
 
@@ -218,9 +273,13 @@ class Shell {
   uint64_t last_session_ = 0;
   bool stopping_ = false;
   Status failure_;
+  mutable std::mutex sure_mutex_;  // guards sure_
+  Status sure_;
   std::atomic<uint64_t> last_request_{0};
 
   // Used by the loop only.
+  WatchedLoop watched_;
+  Written last_written_;  // by the newest tick
   std::optional<MonoTime> wake_at_;
   uint64_t seen_sequence_ = 0;
   MonoTime last_notified_{};
@@ -230,7 +289,7 @@ class Shell {
   WorkThreads disk_threads_;  // destroyed before the objects that run on them
   WorkThreads upload_threads_;
   WorkThreads submit_threads_;
-  PlannerThread planner_;
+  PlannerThreads planner_;
   HookRunner hooks_;
   StoredFolders folders_;
   std::thread thread_;

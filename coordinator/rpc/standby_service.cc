@@ -1,10 +1,8 @@
 #include "coordinator/rpc/standby_service.h"
 
-#include <fmt/core.h>
-
-#include "base/address.h"
 #include "coordinator/rpc/send_blob.h"
 #include "coordinator/rpc/serve.h"
+#include "coordinator/rpc/take_copy.h"
 #include "proto/rpc/auth.h"
 
 namespace longhaul::coordinator {
@@ -42,22 +40,14 @@ grpc::ServerWriteReactor<v1::BlobChunk>* StandbyServiceImpl::FetchCopy(
       });
 }
 
-grpc::ServerUnaryReactor* StandbyServiceImpl::Fence(Context* context,
-                                                    const v1::FenceRequest* request,
-                                                    v1::FenceReply*) {
-  const auto body = [&](const Caller& caller) -> Status {
-    LH_RETURN_IF_ERROR(CheckEncrypted(caller));
-    const uint64_t term = followed_.leadership->term();
-    if (request->term() <= term) {
-      return FailedPrecondition("this coordinator has term {}, the caller {}", term,
-                                request->term());
-    }
-    gate_->Note(caller, *context, "fence", fmt::format("term {}", request->term()),
-                absl::OkStatus());
-    followed_.leadership->Yield(request->term(), ReachedAt(request->address(), PeerHost(*context)));
-    return absl::OkStatus();
-  };
-  return Serve<grpc::ServerUnaryReactor>(gate_, *context, Call::kFence, body);
+grpc::ServerReadReactor<v1::CopyChunk>* StandbyServiceImpl::GiveCopy(Context* context,
+                                                                     v1::CopyReply*) {
+  using Reactor = grpc::ServerReadReactor<v1::CopyChunk>;
+  return Serve<Reactor>(
+      gate_, *context, Call::kGiveCopy, [&](const Caller& caller) -> StatusOr<Reactor*> {
+        LH_ASSIGN_OR_RETURN(Place place, followed_.shell->places().Take(caller, Use::kUpload));
+        return TakeCopy(followed_.blobs, followed_.copies, followed_.shell, std::move(place));
+      });
 }
 
 grpc::ServerUnaryReactor* StandbyServiceImpl::GetTerm(Context*, const v1::GetTermRequest*,

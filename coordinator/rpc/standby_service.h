@@ -1,5 +1,4 @@
-// StandbyService: a standby follows this coordinator, and a coordinator that has taken over tells
-// this one that its term is over (Fence).
+// StandbyService: the other coordinator follows this one.
 #pragma once
 
 #include <utility>
@@ -21,8 +20,7 @@ class StandbyServiceImpl : public StandbyServiceBase {
   void Accept(FollowCall* call);
   grpc::ServerWriteReactor<v1::BlobChunk>* FetchCopy(Context* context,
                                                      const v1::FetchBlobRequest* request) override;
-  grpc::ServerUnaryReactor* Fence(Context* context, const v1::FenceRequest* request,
-                                  v1::FenceReply* reply) override;
+  grpc::ServerReadReactor<v1::CopyChunk>* GiveCopy(Context* context, v1::CopyReply* reply) override;
   grpc::ServerUnaryReactor* GetTerm(Context* context, const v1::GetTermRequest* request,
                                     v1::GetTermReply* reply) override;
 

@@ -17,9 +17,8 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
   // All pointers must outlive the server. `hello_timeout`: the time within which a worker must send
   // its hello. `blobs`: users' data; `copies`: copies of checkpoint shards. `signer`: signs
   // addresses for workers.
-  WorkerServiceImpl(Gate* gate, absl::Duration hello_timeout, const Leadership* leadership,
-                    Shell* shell, const BlobStore* blobs, const BlobStore* copies,
-                    ObjectSigner* signer)
+  WorkerServiceImpl(Gate* gate, absl::Duration hello_timeout, Leadership* leadership, Shell* shell,
+                    const BlobStore* blobs, const BlobStore* copies, ObjectSigner* signer)
       : gate_(gate),
         hello_timeout_(hello_timeout),
         leadership_(leadership),
@@ -42,7 +41,7 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  private:
   Gate* const gate_;
   const absl::Duration hello_timeout_;
-  const Leadership* const leadership_;
+  Leadership* const leadership_;
   Shell* const shell_;
   const BlobStore* const blobs_;
   const BlobStore* const copies_;

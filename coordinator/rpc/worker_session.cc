@@ -12,7 +12,7 @@
 
 namespace longhaul::coordinator {
 
-WorkerSession* WorkerSession::Start(Shell* shell, const Gate* gate, const Leadership* leadership,
+WorkerSession* WorkerSession::Start(Shell* shell, const Gate* gate, Leadership* leadership,
                                     grpc::CallbackServerContext* context, const Caller& caller,
                                     absl::Duration hello_timeout, Place place) {
   // Not make_shared: the constructor is private.
@@ -66,11 +66,6 @@ Status WorkerSession::TakeHello() {
   // Under the lock, so that the shell's first command for this session finds its id.
   const std::lock_guard lock(mutex_);
   if (end_.has_value()) return absl::OkStatus();
-  // A worker's word ends no coordinator: the fencer asks the other one.
-  if (incoming_.hello().term() > leadership_->term()) {
-    return Unavailable("this coordinator has term {}, and this worker knows one of term {}",
-                       leadership_->term(), incoming_.hello().term());
-  }
   LH_RETURN_IF_ERROR(AdmitHello(incoming_.mutable_hello()));
   if (caller_.member && caller_.member->worker_id != incoming_.hello().worker_id()) {
     return PermissionDenied("the certificate of {} is for another worker's id than this hello has",
@@ -78,6 +73,12 @@ Status WorkerSession::TakeHello() {
   }
   // A worker can choose its own name in the hello, so the certificate's name replaces it.
   if (caller_.member) incoming_.mutable_hello()->set_name(caller_.member->name);
+  const v1::Hello& hello = incoming_.hello();
+  LH_RETURN_IF_ERROR(leadership_->OnWorker({.worker = hello.name(),
+                                            .term = hello.term(),
+                                            .tenure = Tenure(hello.tenure()),
+                                            .leader_address = hello.leader_address(),
+                                            .change = hello.change()}));
   LH_ASSIGN_OR_RETURN(id_, shell_->Join(self_, std::move(*incoming_.mutable_hello())));
   ReadNextLocked();
   return absl::OkStatus();
@@ -140,6 +141,8 @@ void WorkerSession::Send(v1::WorkerCommand command) {
   const std::lock_guard lock(mutex_);
   if (end_.has_value() || close_after_sending_.has_value()) return;
   command.set_term(leadership_->term());
+  command.set_tenure(leadership_->tenure().value());
+  command.set_change(leadership_->committed());
   const size_t bytes = command.ByteSizeLong();
   // One command may be larger than the limit.
   if (outgoing_.size() >= kMaxOutgoing ||

@@ -38,7 +38,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   static constexpr size_t kMaxUntakenBytes = 1 << 20;
 
   // Returns the reactor for gRPC. Tests use a shorter `hello_timeout`. `place`: the caller's.
-  static WorkerSession* Start(Shell* shell, const Gate* gate, const Leadership* leadership,
+  static WorkerSession* Start(Shell* shell, const Gate* gate, Leadership* leadership,
                               grpc::CallbackServerContext* context, const Caller& caller,
                               absl::Duration hello_timeout, Place place);
 
@@ -52,7 +52,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   void Taken(size_t messages) override;
 
  private:
-  WorkerSession(Shell* shell, const Gate* gate, const Leadership* leadership,
+  WorkerSession(Shell* shell, const Gate* gate, Leadership* leadership,
                 grpc::CallbackServerContext* context, const Caller& caller, Place place)
       : shell_(shell),
         gate_(gate),
@@ -72,7 +72,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
 
   Shell* const shell_;
   const Gate* const gate_;
-  const Leadership* const leadership_;
+  Leadership* const leadership_;
   grpc::CallbackServerContext* const context_;  // valid until OnDone
   const Caller caller_;
   const std::string host_;

@@ -3,13 +3,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "coordinator/standby/fencer.h"
+#include "base/overloaded.h"
+#include "coordinator/standby/ask_term.h"
+#include "coordinator/standby/voting.h"
 #include "proto/identity/rotation.h"
 #include "proto/rpc/status.h"
+#include "proto/witness/wire.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -17,51 +21,66 @@ namespace {
 constexpr absl::Duration kDialAgain = absl::Seconds(1);
 constexpr absl::Duration kJoinLimit = absl::Seconds(5);
 constexpr absl::Duration kAskLimit = absl::Seconds(2);
-constexpr absl::Duration kLook = absl::Milliseconds(200);
+constexpr absl::Duration kLookAtClock = absl::Milliseconds(200);
+// How often the witness is asked again.
+constexpr absl::Duration kAskAgain = absl::Seconds(1);
 // How often to see whether the certificate is to be renewed, while a stream is open.
 constexpr absl::Duration kRenewalLook = absl::Minutes(1);
-// Below the 3 s after which the coordinator disconnects a silent standby.
-constexpr absl::Duration kMostStandstill = absl::Seconds(2);
 constexpr uint64_t kMostAuthorityBytes = 1 << 20;
-
-v1::FollowerMessage HasChange(uint64_t number) {
-  v1::FollowerMessage message;
-  message.set_has_change(number);
-  return message;
-}
 
 std::string AuthorityIn(const std::string& state_dir) {
   return ReadFile(state_dir + "/authority.pem", kMostAuthorityBytes).value_or("");
 }
 
-// Whether the coordinator to follow has taken over from this directory's.
-bool HasTakenOver(const FollowerOptions& options, const LeadershipRecord& record) {
-  if (record.role != LeaderRole::kCoordinator) return false;
-  const StatusOr<Authorities> authorities = ParseAuthorities(AuthorityIn(options.state_dir));
+// Whether another coordinator has all runs of this directory, so that a copy may replace them.
+bool OtherHasRuns(const std::string& state_dir, const std::string& peer,
+                  const LeadershipRecord& record) {
+  if (!record.leads_alone()) return true;
+  const StatusOr<Authorities> authorities = ParseAuthorities(AuthorityIn(state_dir));
   if (!authorities.ok()) return false;
-  const StatusOr<uint64_t> term =
-      AskTerm(options.predecessor, authorities->Trusted(absl::Now()), kAskLimit);
-  return term.ok() && *term > record.term;
+  const StatusOr<uint64_t> term = AskTerm(peer, authorities->Trusted(absl::Now()), kAskLimit);
+  return term.ok() && *term > record.term();
 }
 
 }  // namespace
 
-std::string StandbyCredentials(const std::string& state_dir) {
-  return state_dir + "/standby.pem";
+StatusOr<std::string> CoordinatorToFollow(const std::string& state_dir, const std::string& peer,
+                                          bool prefers_to_follow) {
+  if (!HasLeadership(state_dir)) return prefers_to_follow ? peer : "";
+  LH_ASSIGN_OR_RETURN(const LeadershipRecord record, ReadLeadership(state_dir));
+  // It led, and the other one may have been elected since: the witness knows.
+  if (peer.empty()) {
+    const bool asks = record.role == LeaderRole::kCoordinator && !record.leads_alone();
+    return asks ? record.peer : "";
+  }
+  return OtherHasRuns(state_dir, peer, record) ? peer : "";
 }
 
 StatusOr<std::unique_ptr<Follower>> Follower::Start(const FollowerOptions& options) {
   LH_ASSIGN_OR_RETURN(LeadershipRecord record, ReadLeadership(options.state_dir));
-  LH_ASSIGN_OR_RETURN(StateCopy copy,
-                      StateCopy::Open(options.state_dir, HasTakenOver(options, record)));
+  LH_ASSIGN_OR_RETURN(
+      StateCopy copy,
+      StateCopy::Open(options.state_dir, OtherHasRuns(options.state_dir, options.peer, record)));
   std::unique_ptr<Follower> follower(new Follower(options, std::move(copy)));
-  // Its copy is stale: the coordinator has gone on since.
-  record.role = LeaderRole::kStandby;
-  record.predecessor = options.predecessor;
-  record.standby = record.successor = "";
-  record.whole = false;
+  // What was alone in sync is replaced by the other coordinator's records.
+  if (record.leads_alone()) {
+    record.seat.in_sync.clear();
+    record.role = LeaderRole::kStandby;
+  }
+  record.peer = options.peer;
   LH_RETURN_IF_ERROR(WriteLeadership(options.state_dir, record));
-  follower->record_ = follower->written_ = std::move(record);
+  follower->seat_ = Seat(record.seat);
+  follower->record_ = std::move(record);
+  follower->NoteStore(nullptr);
+  const auto blobs = [raw = follower.get()](v1::BlobFolder folder) -> const BlobStore& {
+    return raw->copy_.blobs(folder);
+  };
+  const auto trouble = [raw = follower.get()](const ListedBlob& blob, const Status& why) {
+    raw->SayTrouble(blob, why);
+  };
+  follower->blobs_ = std::make_unique<BlobPuller>(
+      blobs, [raw = follower.get()](const ListedBlob& blob) { raw->SayHas(blob); }, trouble);
+  follower->giver_ = std::make_unique<BlobGiver>(blobs, trouble);
   const std::string authority = AuthorityIn(options.state_dir);
   if (!authority.empty()) LH_RETURN_IF_ERROR(follower->EnsurePort(authority));
   if (const Status status = follower->EnsureAccess();
@@ -78,16 +97,15 @@ Follower::~Follower() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
     if (context_ != nullptr) context_->TryCancel();
-    if (fetch_context_ != nullptr) fetch_context_->TryCancel();
   }
   changed_.notify_all();
   if (watch_.joinable()) watch_.join();
   if (thread_.joinable()) thread_.join();
 }
 
-bool Follower::due() const {
+std::optional<Seat> Follower::elected() const {
   const std::lock_guard lock(mutex_);
-  return due_;
+  return alone_ ? std::optional(seat_) : std::nullopt;
 }
 
 bool Follower::Sleep(absl::Duration duration) {
@@ -99,9 +117,9 @@ bool Follower::Sleep(absl::Duration duration) {
 Status Follower::EnsureAccess() {
   if (access_ != nullptr) return absl::OkStatus();
   LH_ASSIGN_OR_RETURN(access_,
-                      Access::Open({.addresses = {options_.predecessor},
+                      Access::Open({.addresses = {options_.peer},
                                     .token_file = options_.token_file,
-                                    .credentials_file = StandbyCredentials(options_.state_dir),
+                                    .credentials_file = options_.state_dir + "/standby.pem",
                                     .role = Role::kAdmin,
                                     .name = "standby"},
                                    kJoinLimit));
@@ -110,19 +128,33 @@ Status Follower::EnsureAccess() {
 }
 
 Status Follower::EnsurePort(const std::string& authority_pem) {
-  if (port_ != nullptr && port_authority_ == authority_pem) return absl::OkStatus();
+  std::unique_ptr<WaitingPort> old;
+  {
+    const std::lock_guard lock(mutex_);
+    if (port_ != nullptr && port_authority_ == authority_pem) return absl::OkStatus();
+    old = std::move(port_);
+  }
   LH_ASSIGN_OR_RETURN(const Authorities authorities, ParseAuthorities(authority_pem));
   LH_ASSIGN_OR_RETURN(const PortSecurity security, SecurityOf(authorities, absl::Now()));
-  port_.reset();  // another authority's members are unknown here
+  old.reset();  // another authority's members are unknown here
   port_authority_ = authority_pem;
+  const auto on_worker = [this](const std::string& worker_id) {
+    const std::lock_guard lock(mutex_);
+    have_come_[worker_id] = Now();
+  };
   LH_ASSIGN_OR_RETURN(
-      port_, WaitingPort::Open(options_.listen, security,
-                               fmt::format("this is the standby of {}, which it has not taken over",
-                                           options_.predecessor),
-                               [this](const std::string& worker_id) {
-                                 const std::lock_guard lock(mutex_);
-                                 contact_.have_come[worker_id] = Now();
-                               }));
+      std::unique_ptr<WaitingPort> port,
+      WaitingPort::Open(
+          options_.listen, security,
+          fmt::format("this is the standby of {}, which it has not taken over", options_.peer),
+          on_worker,
+          {.on_hello = [this](
+                           const std::string& name,
+                           const witness::Record& record) { return OnWitnessHello(name, record); },
+           .on_answer =
+               [this](const v1::WitnessSays::Answer& answer) { OnWitnessAnswer(answer); }}));
+  const std::lock_guard lock(mutex_);
+  port_ = std::move(port);
   return absl::OkStatus();
 }
 
@@ -133,14 +165,12 @@ void Follower::Loop() {
     Status status = EnsureAccess();
     if (status.ok()) status = access_->RenewIfDue(absl::Minutes(1));
     if (status.ok()) status = Follow();
-    // The coordinator lives, has ended the stream for a reason, and goes on without this standby.
-    if (!absl::IsUnavailable(status) && !absl::IsCancelled(status)) SetWhole(false);
     {
       const std::lock_guard lock(mutex_);
-      if (closing_) return;
+      if (closing_ || alone_) return;
       if (!absl::IsUnavailable(status) && !absl::IsCancelled(status) &&
           last_trouble_ != Message(status)) {
-        LogWarning("{}: {}; dialling again", options_.predecessor,
+        LogWarning("{}: {}; dialling again", options_.peer,
                    status.ok() ? "closed the stream" : Message(status));
       }
       last_trouble_ = std::string(Message(status));
@@ -151,94 +181,103 @@ void Follower::Loop() {
 
 Status Follower::Follow() {
   grpc::ClientContext context;
-  {
-    const std::lock_guard lock(mutex_);
-    if (closing_ || due_) return absl::CancelledError("it follows no more");
-    context_ = &context;
-    dialled_ = Now();
-    stream_ended_ = false;
-    listed_.clear();
-    wanted_.clear();
-    all_listed_ = false;
-  }
-  const auto stub = stub_->Get();
-  const auto stream = stub->Follow(&context);
   v1::FollowerMessage hello;
   hello.mutable_hello()->set_address(options_.listen);
   hello.mutable_hello()->set_version(options_.version);
+  if (const std::optional<Standing> standing = copy_.standing()) {
+    *hello.mutable_hello()->mutable_logged() = ToProto(standing->logged());
+    *hello.mutable_hello()->mutable_applied() = ToProto(standing->applied);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_ || seat_.leads()) return absl::CancelledError("it follows no more");
+    context_ = &context;
+    stream_ended_ = false;
+    hello.mutable_hello()->set_seat(seat_.record().seat);
+    hello.mutable_hello()->set_term(seat_.record().term);
+  }
+  listed_.clear();
+  const auto stub = stub_->Get();
+  const auto stream = stub->Follow(&context);
   Say(stream.get(), hello);
-  std::thread fetcher([this, &stream] { FetchLoop(stream.get()); });
+  {
+    const std::lock_guard lock(mutex_);
+    stream_ = stream.get();
+  }
+  blobs_->Begin(stub);
+  std::thread renewer([this] { RenewLoop(); });
   Status trouble;
   v1::FollowedMessage message;
   bool noted = false;
   while (trouble.ok() && stream->Read(&message)) {
     if (!std::exchange(noted, true)) access_->NoteAuthority(context);
-    {
-      // The coordinator has spoken, so workers that came before are no witnesses of its end.
-      const std::lock_guard lock(mutex_);
-      contact_.heard = Now();
-      contact_.have_come.clear();
-    }
     trouble = Take(message, stream.get());
   }
   if (!trouble.ok()) context.TryCancel();
   {
     const std::lock_guard lock(mutex_);
     stream_ended_ = true;
-    if (fetch_context_ != nullptr) fetch_context_->TryCancel();
   }
   changed_.notify_all();
-  fetcher.join();
+  renewer.join();
+  blobs_->End();
+  giver_->End();
+  const bool followed = [&] {
+    const std::lock_guard lock(write_mutex_);  // nobody writes to it any more
+    const std::lock_guard lock2(mutex_);
+    stream_ = nullptr;
+    return std::exchange(follows_, false);
+  }();
   const Status end = FromGrpc(stream->Finish());
   const std::lock_guard lock(mutex_);
   context_ = nullptr;
-  if (contact_.whole && !closing_ && !std::exchange(said_gone_, true)) {
-    LogWarning("the coordinator {} is not there: {}", options_.predecessor,
+  dialled_ = true;
+  if (followed && !closing_ && !std::exchange(said_gone_, true)) {
+    LogWarning("the coordinator {} is not there: {}", options_.peer,
                end.ok() ? "it closed the stream" : Message(end));
   }
   return trouble.ok() ? end : trouble;
 }
 
 Status Follower::Take(const v1::FollowedMessage& message, Stream* stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    // A seat that leads follows nobody. What it has logged before counts.
+    if (seat_.leads()) return absl::CancelledError("it follows no more");
+    heard_ = Now();
+    have_come_.clear();
+  }
   switch (message.body_case()) {
     case v1::FollowedMessage::kBegin:
-      return TakeBegin(message.begin());
+      return TakeBegin(message.begin(), stream);
     case v1::FollowedMessage::kStore:
-      return copy_.Append(message.store());
+      LH_RETURN_IF_ERROR(copy_.Append(message.store()));
+      if (copy_.complete()) NoteStore(stream);
+      return absl::OkStatus();
     case v1::FollowedMessage::kBlob:
       return TakeBlob(message.blob());
-    case v1::FollowedMessage::kListed: {
-      LH_RETURN_IF_ERROR(RemoveUnlisted());
-      {
-        const std::lock_guard lock(mutex_);
-        all_listed_ = true;
-      }
-      changed_.notify_all();
-      return absl::OkStatus();
-    }
+    case v1::FollowedMessage::kListed:
+      return RemoveUnlisted();
     case v1::FollowedMessage::kChange: {
       LH_ASSIGN_OR_RETURN(const std::optional<v1::StoreChange> change,
                           joiner_.Add(message.change()));
       if (!change) return absl::OkStatus();
-      // Replayed and on disk before it is confirmed: the coordinator acts on the confirmation.
-      LH_RETURN_IF_ERROR(copy_.Replay(*change));
-      Say(stream, HasChange(copy_.last_change()));
-      return absl::OkStatus();
+      return TakeChange(*change, stream);
     }
     case v1::FollowedMessage::kLive:
-      SetWhole(true);
-      LogInfo("this standby has all that {} has, and takes over when that is gone",
-              options_.predecessor);
+      LogInfo("this standby has all that {} has", options_.peer);
       return absl::OkStatus();
-    case v1::FollowedMessage::kBeat: {
-      {
-        const std::lock_guard lock(mutex_);
-        const auto& ids = message.beat().worker_ids();
-        contact_.workers = {ids.begin(), ids.end()};
-      }
-      Say(stream, HasChange(copy_.last_change()));
+    case v1::FollowedMessage::kBeat:
+      committed_ = std::max<uint64_t>(committed_, message.beat().committed());
+      LH_RETURN_IF_ERROR(copy_.Apply(committed_));
+      NoteStore(stream);
       return absl::OkStatus();
-    }
+    case v1::FollowedMessage::kWantBlob:
+      if (!v1::BlobFolder_IsValid(message.want_blob().folder())) break;
+      giver_->Give(stub_->Get(), {.folder = message.want_blob().folder(),
+                                  .sha256 = message.want_blob().sha256()});
+      return absl::OkStatus();
+    case v1::FollowedMessage::kVoted:
     case v1::FollowedMessage::BODY_NOT_SET:
       break;
   }
@@ -246,148 +285,127 @@ Status Follower::Take(const v1::FollowedMessage& message, Stream* stream) {
       "a message came that this version does not know; are both of the same version?");
 }
 
-Status Follower::TakeBegin(const v1::FollowedMessage::Begin& begin) {
+// On disk before it is confirmed: the leader commits on the confirmation.
+Status Follower::TakeChange(const v1::StoreChange& change, Stream* stream) {
+  const std::optional<Standing> standing = copy_.standing();
+  // A leader commits a change of its own before it makes the next one.
+  if (standing && standing->logged().term == change.term() && change.number() > 0) {
+    committed_ = std::max<uint64_t>(committed_, change.number() - 1);
+  }
+  LH_RETURN_IF_ERROR(copy_.Log(change, committed_));
+  verified_ = std::max<uint64_t>(verified_, change.number());
+  NoteStore(stream);
+  return absl::OkStatus();
+}
+
+Status Follower::TakeBegin(const v1::FollowedMessage::Begin& begin, Stream* stream) {
   {
     const std::lock_guard lock(mutex_);
-    if (begin.term() < record_.term) {
-      return FailedPrecondition(
-          "it has term {}, and this standby's copy is of term {}: another coordinator "
-          "has taken over from it",
-          begin.term(), record_.term);
+    const uint64_t known = seat_.record().term;
+    if (!seat_.BeginToFollow(begin.term(), begin.seat())) {
+      return FailedPrecondition("it has term {}, and this coordinator knows one of term {}",
+                                begin.term(), known);
     }
-    record_.term = begin.term();
+    record_.role = LeaderRole::kStandby;
+    CarryLocked();
     said_gone_ = false;
+    follows_ = true;
+    has_store_ = false;
   }
-  SetWhole(false);
   joiner_ = {};
+  committed_ = 0;
+  verified_ = begin.has_resume_after() ? begin.resume_after() : begin.change();
   LH_RETURN_IF_ERROR(copy_.Begin(begin));
+  if (copy_.complete()) NoteStore(stream);
   return EnsurePort(begin.authority());
 }
 
-void Follower::SetWhole(bool whole) {
-  const std::lock_guard lock(mutex_);
-  contact_.whole = record_.whole = whole;
-  if (record_ == written_) return;
-  written_ = record_;
-  if (const Status status = WriteLeadership(options_.state_dir, record_); !status.ok()) {
-    LogError("{}", Message(status));
+void Follower::NoteStore(Stream* stream) {
+  const std::optional<Standing> standing = copy_.standing();
+  {
+    const std::lock_guard lock(mutex_);
+    has_store_ = standing.has_value();
+    if (standing) seat_.SetStore(standing->applied, standing->tail);
+  }
+  if (stream == nullptr || !standing) return;
+  // A tail of an older leader is not this leader's change, even if it has the same number.
+  v1::FollowerMessage message;
+  *message.mutable_logged() = ToProto(standing->applied);
+  for (const History& logged : standing->tail) {
+    if (logged.number <= verified_) *message.mutable_logged() = ToProto(logged);
+  }
+  Say(stream, message);
+}
+
+// Not on the thread that reads: the leader stores the new certificate, for which it waits until
+// that thread has it, too.
+void Follower::RenewLoop() {
+  std::unique_lock lock(mutex_);
+  while (!closing_ && !stream_ended_) {
+    lock.unlock();
+    if (const Status renewed = access_->RenewIfDue(kRenewalLook); !renewed.ok()) {
+      LogWarning("{}: {}", options_.peer, Message(renewed));
+    }
+    lock.lock();
+    changed_.wait_for(lock, absl::ToChronoNanoseconds(kRenewalLook),
+                      [this] { return closing_ || stream_ended_; });
   }
 }
 
 // ---- Blobs -------------------------------------------------------------------------
 
 Status Follower::TakeBlob(const v1::FollowedMessage::Blob& blob) {
-  Blob key(blob.folder(), blob.sha256());
+  ListedBlob key{.folder = blob.folder(), .sha256 = blob.sha256()};
   if (!v1::BlobFolder_IsValid(blob.folder()) || !IsSha256Hex(blob.sha256())) {
     return absl::InvalidArgumentError("a blob came whose folder or name is none");
   }
   if (blob.removed()) {
-    {
-      const std::lock_guard lock(mutex_);
-      listed_.erase(key);
-    }
+    listed_.erase(key);
+    blobs_->Remove(key);
     return copy_.blobs(blob.folder()).Remove(blob.sha256());
   }
-  {
-    const std::lock_guard lock(mutex_);
-    listed_.insert(key);
-    wanted_.push_back(std::move(key));
-  }
-  changed_.notify_all();
+  blobs_->Add(key, blob.bytes());
+  listed_.insert(std::move(key));
   return absl::OkStatus();
 }
 
-// Removes blobs from before that the coordinator no longer has.
+// Removes blobs from before that the leader no longer has.
 Status Follower::RemoveUnlisted() {
   for (const v1::BlobFolder folder : {v1::BLOB_FOLDER_DATA, v1::BLOB_FOLDER_COPIES}) {
     const BlobStore& blobs = copy_.blobs(folder);
     LH_ASSIGN_OR_RETURN(const std::vector<BlobStore::Entry> entries, blobs.List());
     for (const BlobStore::Entry& entry : entries) {
-      bool listed = false;
-      {
-        const std::lock_guard lock(mutex_);
-        listed = listed_.contains({folder, entry.sha256});
+      if (!listed_.contains({folder, entry.sha256})) {
+        LH_RETURN_IF_ERROR(blobs.Remove(entry.sha256));
       }
-      if (!listed) LH_RETURN_IF_ERROR(blobs.Remove(entry.sha256));
     }
   }
   return absl::OkStatus();
 }
 
-void Follower::FetchLoop(Stream* stream) {
-  bool said_ready = false;
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait_for(lock, absl::ToChronoNanoseconds(kRenewalLook), [&] {
-      return closing_ || stream_ended_ || !wanted_.empty() || (all_listed_ && !said_ready);
-    });
-    if (closing_ || stream_ended_) return;
-    lock.unlock();
-    // Not on the thread that reads: the coordinator stores the new certificate, for which it waits
-    // until that thread has it, too.
-    if (const Status renewed = access_->RenewIfDue(kRenewalLook); !renewed.ok()) {
-      LogWarning("{}: {}", options_.predecessor, Message(renewed));
-    }
-    lock.lock();
-    if (wanted_.empty() && (!all_listed_ || said_ready)) continue;
-    v1::FollowerMessage message;
-    if (wanted_.empty()) {
-      said_ready = true;
-      message.mutable_ready();
-    } else {
-      const Blob blob = wanted_.front();
-      wanted_.pop_front();
-      lock.unlock();
-      const Status status = Fetch(blob);
-      lock.lock();
-      if (!status.ok() && !stream_ended_ && !closing_) {
-        // The stream's end says why; it begins anew.
-        LogWarning("blob {}: {}", blob.second, Message(status));
-        if (context_ != nullptr) context_->TryCancel();
-        return;
-      }
-      message.mutable_has_blob()->set_folder(blob.first);
-      message.mutable_has_blob()->set_sha256(blob.second);
-    }
-    lock.unlock();
-    const bool said = Say(stream, message);
-    lock.lock();
-    if (!said) return;
-  }
+void Follower::SayHas(const ListedBlob& blob) {
+  v1::FollowerMessage message;
+  message.mutable_has_blob()->set_folder(blob.folder);
+  message.mutable_has_blob()->set_sha256(blob.sha256);
+  SayNow(message);
 }
 
-Status Follower::Fetch(const Blob& blob) {
-  const BlobStore& blobs = copy_.blobs(blob.first);
-  if (blobs.Has(blob.second)) return absl::OkStatus();
-  grpc::ClientContext context;
+void Follower::SayTrouble(const ListedBlob& blob, const Status& why) {
+  v1::FollowerMessage message;
+  message.mutable_blob_trouble()->set_folder(blob.folder);
+  message.mutable_blob_trouble()->set_sha256(blob.sha256);
+  message.mutable_blob_trouble()->set_why(std::string(Message(why)));
+  SayNow(message);
+}
+
+void Follower::SayNow(const v1::FollowerMessage& message) {
+  const std::lock_guard write(write_mutex_);
+  Stream* stream = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    if (closing_ || stream_ended_) return absl::CancelledError("the stream has ended");
-    fetch_context_ = &context;
+    stream = stream_ended_ ? nullptr : stream_;
   }
-  v1::FetchBlobRequest request;
-  request.set_sha256(blob.second);
-  const auto stub = stub_->Get();
-  const auto reader = stub->FetchCopy(&context, request);
-  const Status taken = [&]() -> Status {
-    std::unique_ptr<BlobUpload> upload;
-    v1::BlobChunk chunk;
-    while (reader->Read(&chunk)) {
-      if (upload == nullptr) {
-        LH_ASSIGN_OR_RETURN(upload, blobs.StartUpload(blob.second, chunk.total_bytes()));
-      }
-      LH_RETURN_IF_ERROR(upload->Append(chunk.data()));
-    }
-    return upload == nullptr ? absl::OkStatus() : upload->Finish();
-  }();
-  if (!taken.ok()) context.TryCancel();
-  const Status end = FromGrpc(reader->Finish());
-  const std::lock_guard lock(mutex_);
-  fetch_context_ = nullptr;
-  // It was deleted there since it was named.
-  if (absl::IsNotFound(end) || !listed_.contains(blob)) return absl::OkStatus();
-  // What broke off says why; a call that was cancelled here does not.
-  return end.ok() || absl::IsCancelled(end) ? taken : end;
+  if (stream != nullptr) stream->Write(message);
 }
 
 bool Follower::Say(Stream* stream, const v1::FollowerMessage& message) {
@@ -395,56 +413,100 @@ bool Follower::Say(Stream* stream, const v1::FollowerMessage& message) {
   return stream->Write(message);
 }
 
-// ---- Taking over -------------------------------------------------------------------
+// ---- Leading -----------------------------------------------------------------------
 
 void Follower::WatchLoop() {
-  MonoTime looked = Now();
-  while (Sleep(kLook)) {
-    bool stale = false;
+  while (Sleep(kLookAtClock)) {
+    const std::lock_guard lock(mutex_);
     const MonoTime now = Now();
-    const absl::Duration stood_still = now - std::exchange(looked, now);
-    if (stood_still > kMostStandstill) {
-      // The silence was its own, and the coordinator has gone on without it.
-      LogWarning("this process stood still for {}; it follows {} anew",
-                 absl::FormatDuration(absl::Trunc(stood_still, kLook)), options_.predecessor);
-      BeginAnew();
-      continue;
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      // A coordinator that is silent holds no lease; nobody waits for it to say that it is gone.
-      const MonoTime quiet_since = std::max(contact_.heard, dialled_);
-      if (contact_.whole && now - quiet_since >= kLease && context_ != nullptr) {
-        context_->TryCancel();
-      }
-      switch (Judge(contact_, now)) {
-        case Verdict::kWait:
-          break;
-        case Verdict::kTakeOver:
-          LogWarning("the coordinator {} has been silent for {}, and {} of its {} workers are here",
-                     options_.predecessor,
-                     absl::FormatDuration(absl::Trunc(now - contact_.heard, kLook)),
-                     contact_.have_come.size(), contact_.workers.size());
-          due_ = true;
-          if (context_ != nullptr) context_->TryCancel();
-          return;
-        case Verdict::kStale:
-          stale = true;
-      }
-    }
-    if (!stale) continue;
-    LogWarning(
-        "{} is not to be heard, but its workers stayed away from here, so it lives, and this "
-        "standby misses what it does; it will not take over before it has followed it again",
-        options_.predecessor);
-    BeginAnew();
+    // A leader that is silent holds no lease; nobody waits for it to say that it is gone.
+    if (follows_ && now - heard_ >= options_.lease && context_ != nullptr) context_->TryCancel();
+    CampaignLocked(now);
   }
 }
 
-void Follower::BeginAnew() {
-  SetWhole(false);
+void Follower::CampaignLocked(MonoTime now) {
+  if (port_ == nullptr || !port_->witness().open()) return;
+  if (seat_.leads()) {
+    if (!alone_ && now - asked_ >= kAskAgain / 2) {
+      asked_ = now;
+      seat_.Shrink();
+      CarryLocked();
+    }
+    return;
+  }
+  if (!has_store_ || witness_seat_.empty()) return;
+  // The seat that led last need not wait for the end of its own lease. But a person may have forced
+  // the other one to lead, of which the witness does not know.
+  const bool led_last = witness_seat_ == seat_.record().seat && !follows_ && dialled_;
+  if (!led_last && now - heard_ < options_.lease) return;
+  if (now - asked_ < kAskAgain) return;
+  asked_ = now;
+  seat_.AskWitness(NewTenure());
+  CarryLocked();
+}
+
+Status Follower::OnWitnessHello(const std::string& name, const witness::Record& record) {
+  // Only the witness that the records name has a vote.
+  LH_ASSIGN_OR_RETURN(const VotingWitness voting, ReadVoting(options_.state_dir));
+  if (voting.id != record.id) {
+    return Unavailable("the records of this standby of {} do not name the witness {}",
+                       options_.peer, name);
+  }
   const std::lock_guard lock(mutex_);
-  if (context_ != nullptr) context_->TryCancel();
+  witness_seat_ = record.seat;
+  seat_.OnWitness(record);
+  CarryLocked();
+  CampaignLocked(Now());
+  return absl::OkStatus();
+}
+
+void Follower::OnWitnessAnswer(const v1::WitnessSays::Answer& answer) {
+  const witness::Record record = witness::FromProto(answer.record());
+  // The leader may have let another witness count since the hello.
+  const StatusOr<VotingWitness> voting = ReadVoting(options_.state_dir);
+  if (!voting.ok() || voting->id != record.id) return;
+  const std::lock_guard lock(mutex_);
+  witness_seat_ = record.seat;
+  seat_.OnWitness(record);
+  CarryLocked();
+  if (!answer.granted() && witness_why_ != answer.why()) {
+    witness_why_ = answer.why();
+    LogInfo("the witness does not elect this coordinator: {}", answer.why());
+  }
+  CampaignLocked(Now());
+}
+
+void Follower::CarryLocked() {
+  for (const Effect& effect : seat_.TakeEffects()) {
+    std::visit(Overloaded{
+                   [&](const effect::Store&) { WriteLocked(); },
+                   [&](const effect::AskWitness& ask) {
+                     if (port_ != nullptr) port_->witness().Ask(ask.request);
+                   },
+                   [&](const effect::Lead&) {
+                     LogWarning(
+                         "the coordinator {} has been silent for {}, and the witness has elected "
+                         "this one, with term {}",
+                         options_.peer,
+                         absl::FormatDuration(absl::Trunc(Now() - heard_, kLookAtClock)),
+                         seat_.record().term);
+                     if (context_ != nullptr) context_->TryCancel();
+                     asked_ = {};  // what it needs next may be asked at once
+                   },
+                   [](const auto&) {},
+               },
+               effect);
+  }
+  // The waits for the witness are over, and the record says so.
+  if (seat_.leads() && seat_.alone() && written_) alone_ = true;
+}
+
+void Follower::WriteLocked() {
+  record_.seat = seat_.record();
+  const Status status = WriteLeadership(options_.state_dir, record_);
+  written_ = status.ok();
+  if (!status.ok()) LogError("{}", Message(status));
 }
 
 }  // namespace longhaul::coordinator

@@ -1,29 +1,31 @@
-// A standby: follows a coordinator and keeps a copy of everything needed to replace the
-// coordinator, until the standby has to take over (takeover.h). It dials again whenever the
-// connection is lost.
+// A coordinator that does not lead: follows the other one and keeps a copy of everything needed to
+// replace it, until this one is elected (coordinator/lead/seat.h). It dials again whenever the
+// connection is lost. When it has heard of no leader for a lease, it asks the witness, which dials
+// its port, to elect it.
 //
-// Threads: the object has four of its own. due() may be called on any thread.
+// Threads: the object has four of its own. elected() may be called on any thread.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "coordinator/lead/seat.h"
+#include "coordinator/standby/blob_giver.h"
+#include "coordinator/standby/blob_puller.h"
 #include "coordinator/standby/change_pieces.h"
 #include "coordinator/standby/leadership.h"
 #include "coordinator/standby/state_copy.h"
-#include "coordinator/standby/takeover.h"
 #include "coordinator/standby/waiting_port.h"
 #include "longhaul/v1/standby.grpc.pb.h"
 #include "proto/member/access.h"
@@ -31,35 +33,40 @@
 namespace longhaul::coordinator {
 
 struct FollowerOptions {
-  std::string predecessor;  // host:port of the coordinator
-  std::string listen;       // host:port where this standby will serve after a takeover
-  std::string state_dir;    // created if missing
+  std::string peer;       // host:port of the other coordinator
+  std::string listen;     // host:port where this one will serve if it is elected
+  std::string state_dir;  // created if missing
   // Path of a join token for admins. Needed until the standby has a certificate; empty: none.
   std::string token_file;
   std::string version;  // of this program
+  // Silence of the leader after which the witness is asked. For tests: shorter.
+  absl::Duration lease = kLease;
 };
 
-// Returns the path of a standby's key and certificate, which may not exist yet. After a takeover
-// the new coordinator calls its predecessor with them.
-std::string StandbyCredentials(const std::string& state_dir);
+// Decides whether the coordinator of a state directory begins as a follower, and of whom. Returns
+// host:port of the other coordinator, or "" if this one leads. `peer`: as a person named it; empty:
+// nobody did. `prefers_to_follow`: a directory that was never used follows. Blocks for at most 2 s.
+// Errors: those of ReadLeadership.
+StatusOr<std::string> CoordinatorToFollow(const std::string& state_dir, const std::string& peer,
+                                          bool prefers_to_follow);
 
 class Follower {
  public:
   // Starts to follow, and returns before the copy is complete. Dials again and again while the
-  // coordinator cannot be reached. The state directory may be that of a coordinator which
-  // `predecessor` has replaced, even if that coordinator was never told. kFailedPrecondition: the
-  // directory is unsuitable, or the token is missing. Other errors: `listen` or a file of the
-  // directory cannot be used.
+  // other coordinator cannot be reached. The state directory may be that of a coordinator that has
+  // led, if its records are in sync with another's or the other one leads by now.
+  // kFailedPrecondition: the directory has runs that nobody else has, or the token is missing.
+  // Other errors: `listen` or a file of the directory cannot be used.
   static StatusOr<std::unique_ptr<Follower>> Start(const FollowerOptions& options);
   // Stops following. When the destructor returns, the port and the directory are free.
   ~Follower();
 
-  // True once this standby has to take over. From then on it no longer follows.
-  bool due() const;
+  // The seat once it was elected and may lead alone: destroy this object, and serve with the seat
+  // (ServerOptions::elected). From then on it no longer follows.
+  std::optional<Seat> elected() const;
 
  private:
   using Stream = grpc::ClientReaderWriter<v1::FollowerMessage, v1::FollowedMessage>;
-  using Blob = std::pair<v1::BlobFolder, std::string>;
 
   Follower(FollowerOptions options, StateCopy copy)
       : options_(std::move(options)), copy_(std::move(copy)) {}
@@ -69,46 +76,66 @@ class Follower {
   // Follows over one connection, until it ends.
   Status Follow();
   Status Take(const v1::FollowedMessage& message, Stream* stream);
-  Status TakeBegin(const v1::FollowedMessage::Begin& begin);
+  Status TakeBegin(const v1::FollowedMessage::Begin& begin, Stream* stream);
+  Status TakeChange(const v1::StoreChange& change, Stream* stream);
   Status TakeBlob(const v1::FollowedMessage::Blob& blob);
   Status RemoveUnlisted();
-  void FetchLoop(Stream* stream);
-  Status Fetch(const Blob& blob);
+  // Tells the seat where the store stands, and the leader if `stream` is not null.
+  void NoteStore(Stream* stream);
+  void RenewLoop();
+  void SayHas(const ListedBlob& blob);
+  // Tells the leader that a blob is damaged there, or that it is not here either.
+  void SayTrouble(const ListedBlob& blob, const Status& why);
+  // Writes to the open stream, if there is one.
+  void SayNow(const v1::FollowerMessage& message);
   // False: the stream has ended.
   bool Say(Stream* stream, const v1::FollowerMessage& message);
   void WatchLoop();
-  // Starts again over a new connection, because the copy misses something.
-  void BeginAnew();
-  void SetWhole(bool whole);
+  // Asks the witness for what this seat needs to lead, if it is time. The caller holds mutex_.
+  void CampaignLocked(MonoTime now);
+  Status OnWitnessHello(const std::string& name, const witness::Record& record);
+  void OnWitnessAnswer(const v1::WitnessSays::Answer& answer);
+  // Carries out the seat's effects. The caller holds mutex_.
+  void CarryLocked();
+  void WriteLocked();
   // False if the follower is closing.
   bool Sleep(absl::Duration duration);
 
   const FollowerOptions options_;
-  StateCopy copy_;                  // used on the Loop thread, except its blobs
-  ChangeJoiner joiner_;             // used on the Loop thread
+  StateCopy copy_;               // used on the Loop thread, except its blobs
+  ChangeJoiner joiner_;          // used on the Loop thread
+  uint64_t committed_ = 0;       // used on the Loop thread: what the leader has committed
+  uint64_t verified_ = 0;        // used on the Loop thread: up to here the store is as the leader's
+  std::set<ListedBlob> listed_;  // used on the Loop thread: blobs that the leader has
   std::shared_ptr<Access> access_;  // used on the Loop thread, while no coordinator is followed
   std::optional<StubOf<v1::StandbyService>> stub_;
   std::mutex write_mutex_;  // held while writing to the stream
 
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  Contact contact_;
+  Seat seat_{SeatRecord{}};
   LeadershipRecord record_;
-  LeadershipRecord written_;  // record_ as written to the file
-  std::set<Blob> listed_;     // blobs that the coordinator has
-  std::deque<Blob> wanted_;   // listed blobs still to be looked up here, and fetched
-  bool all_listed_ = false;
-  grpc::ClientContext* context_ = nullptr;  // context of the open stream
-  MonoTime dialled_{};                      // when dialling began
-  grpc::ClientContext* fetch_context_ = nullptr;
+  MonoTime heard_ = Now();                     // a leader, or the start
+  MonoTime asked_{};                           // the witness was asked last
+  std::string witness_seat_;                   // the leader by the witness's newest record
+  std::string witness_why_;                    // why the witness refused last
+  bool written_ = true;                        // the record is in the file
+  bool alone_ = false;                         // elected, and may lead alone
+  std::map<std::string, MonoTime> have_come_;  // when each worker last asked for a session
+  bool has_store_ = false;                     // no copy of it is under way
+  grpc::ClientContext* context_ = nullptr;     // context of the open stream
+  Stream* stream_ = nullptr;                   // the open stream
   bool stream_ended_ = false;
   std::string last_trouble_;
   bool said_gone_ = false;  // the log has a line on the lost coordinator, since it last followed
-  bool due_ = false;
+  bool follows_ = false;    // the leader has begun to send
+  bool dialled_ = false;    // the other coordinator was dialled, and that has ended
   bool closing_ = false;
 
-  std::unique_ptr<WaitingPort> port_;  // set with the first authority
-  std::string port_authority_;         // authority of port_
+  std::string port_authority_;         // of port_; used on the Loop thread
+  std::unique_ptr<WaitingPort> port_;  // set with the first authority; guarded by mutex_
+  std::unique_ptr<BlobPuller> blobs_;
+  std::unique_ptr<BlobGiver> giver_;
   std::thread watch_, thread_;
 };
 

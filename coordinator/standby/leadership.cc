@@ -3,122 +3,197 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/file.h"
 #include "base/log.h"
+#include "base/overloaded.h"
+#include "proto/witness/wire.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-constexpr uint64_t kMostBytes = 64 << 10;
+constexpr absl::Duration kLook = absl::Milliseconds(200);
+constexpr absl::Duration kWitnessBeat = absl::Seconds(1);
+// A leader whose disk has not committed a change for this long says no more that it lives.
+constexpr absl::Duration kDiskPatience = absl::Seconds(1);
+// How often to see whether the witness is still a member.
+constexpr absl::Duration kMemberLook = absl::Seconds(5);
 
-constexpr std::array<std::pair<LeaderRole, std::string_view>, 3> kRoles = {{
-    {LeaderRole::kCoordinator, "coordinator"},
-    {LeaderRole::kStandby, "standby"},
-    {LeaderRole::kFenced, "fenced"},
-}};
-
-std::string PathIn(const std::string& state_dir) {
-  return state_dir + "/leadership.json";
+History HistoryOfChange(const v1::StoreChange& change) {
+  return {.term = change.term(), .number = change.number(), .chain = change.chain()};
 }
 
-// For sentences about a fenced one.
-std::string NameOf(const LeadershipRecord& fenced) {
-  return fenced.successor.empty() ? fmt::format("the one of term {}", fenced.term)
-                                  : fmt::format("{} (term {})", fenced.successor, fenced.term);
+Status LeadsNoMore() {
+  return absl::AbortedError("this coordinator leads no more");
 }
 
 }  // namespace
 
-std::string ToJson(const LeadershipRecord& record) {
-  const auto role = std::ranges::find(kRoles, record.role, &decltype(kRoles)::value_type::first);
-  nlohmann::ordered_json json;
-  json["role"] = std::string(role->second);
-  json["term"] = record.term;
-  if (!record.standby.empty()) json["standby"] = record.standby;
-  if (record.standby_is_stale) json["standby_is_stale"] = true;
-  if (!record.predecessor.empty()) json["predecessor"] = record.predecessor;
-  if (!record.successor.empty()) json["successor"] = record.successor;
-  if (record.role == LeaderRole::kStandby) json["whole"] = record.whole;
-  return json.dump(2) + "\n";
+StatusOr<std::unique_ptr<Leadership>> Leadership::Begin(std::string state_dir,
+                                                        LeadershipRecord record, Seat seat) {
+  if (!seat.leads()) return absl::InternalError("the seat has not been elected");
+  record.role = LeaderRole::kCoordinator;
+  record.seat = seat.record();
+  LH_RETURN_IF_ERROR(WriteLeadership(state_dir, record));
+  std::unique_ptr<Leadership> leadership(
+      new Leadership(std::move(state_dir), std::move(record), std::move(seat)));
+  // It was elected before this object began, and all of its effects were carried out.
+  leadership->seat_.TakeEffects();
+  leadership->secured_ = leadership->committed_ = leadership->seat_.applied().number;
+  return leadership;
 }
 
-StatusOr<LeadershipRecord> ParseLeadership(std::string_view text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return absl::DataLossError("it is not a JSON object");
-  LeadershipRecord record;
-  std::string role;
-  try {
-    role = json.at("role").get<std::string>();
-    record.term = json.at("term").get<uint64_t>();
-    record.standby = json.value("standby", "");
-    record.standby_is_stale = json.value("standby_is_stale", false);
-    record.predecessor = json.value("predecessor", "");
-    record.successor = json.value("successor", "");
-    record.whole = json.value("whole", false);
-  } catch (const nlohmann::json::exception& error) {
-    return absl::DataLossError(error.what());
-  }
-  const auto known = std::ranges::find(kRoles, role, &decltype(kRoles)::value_type::second);
-  if (known == kRoles.end()) {
-    return DataLoss("expected the role coordinator, standby or fenced, got '{}'", role);
-  }
-  record.role = known->first;
-  if (record.term == 0) return absl::DataLossError("expected a term of 1 or more, got 0");
-  return record;
+void Leadership::Start(Hooks hooks, VotingWitness witness) {
+  const std::lock_guard lock(mutex_);
+  hooks_ = std::move(hooks);
+  witness_ = std::move(witness);
+  started_ = Now();
+  thread_ = std::thread([this] { Loop(); });
 }
 
-StatusOr<LeadershipRecord> ReadLeadership(const std::string& state_dir) {
-  const std::string path = PathIn(state_dir);
-  const StatusOr<std::string> text = ReadFile(path, kMostBytes);
-  if (absl::IsNotFound(text.status())) return LeadershipRecord();
-  LH_RETURN_IF_ERROR(text.status());
-  StatusOr<LeadershipRecord> record = ParseLeadership(*text);
-  if (record.ok()) return record;
-  return DataLoss(
-      "{} is damaged ({}); put a copy of it back, or delete it where no other "
-      "coordinator has ever followed this one",
-      path, Message(record.status()));
+Leadership::~Leadership() {
+  Close(absl::ZeroDuration());
 }
 
-Status WriteLeadership(const std::string& state_dir, const LeadershipRecord& record) {
-  return Annotate(WriteFileAtomic(PathIn(state_dir), ToJson(record), 0600), "state directory");
+void Leadership::Close(absl::Duration patience) {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    abort_from_ = std::min(abort_from_, Now() + patience);
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
 }
 
-uint64_t TermOfForce(uint64_t known, absl::Time now) {
-  // A takeover adds one to a term, and none has happened each second since 1970.
-  return std::max(known + 1, static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixSeconds(now))));
+// ---- Changes -----------------------------------------------------------------------
+
+StatusOr<Held> Leadership::Secure(const v1::StoreChange& change) {
+  const uint64_t number = change.number();
+  std::unique_lock lock(mutex_);
+  while (failure_.ok() && WaitsForWitnessLocked(Now()) && Now() < abort_from_) {
+    changed_.wait_until(lock, std::min(abort_from_, started_ + kLease).ToChrono());
+  }
+  if (!failure_.ok()) return LeadsNoMore();
+  under_way_ = std::make_shared<const v1::StoreChange>(change);
+  seat_.Propose(HistoryOfChange(change));
+  CarryLocked();
+  const auto stored_there = [&] { return seat_.acknowledged() >= number; };
+  const MonoTime began = Now();
+  while (failure_.ok()) {
+    if (secured_ >= number && (!live_ || stored_there())) break;
+    const MonoTime now = Now();
+    if (now >= abort_from_) break;
+    // A follower that left some time ago is not waited for again.
+    const MonoTime patient_until =
+        (live_ || sink_ != nullptr ? began : std::min(began, follower_left_)) + kFollowerPatience;
+    if (now >= patient_until) {
+      if (live_ && sink_ != nullptr) {
+        live_ = false;
+        follower_left_ = now;
+        sink_->Drop(DeadlineExceeded(
+            "the standby had a change for {} and did not say that it has stored it",
+            absl::FormatDuration(kFollowerPatience)));
+        continue;
+      }
+      // A repetition, because the witness may have been away.
+      if (now - shrink_asked_ >= kWitnessBeat) {
+        if (!seat_.shrinks()) {
+          LogWarning(
+              "the standby is not to be heard; the witness is asked whether this coordinator "
+              "goes on alone");
+        }
+        shrink_asked_ = now;
+        seat_.Shrink();
+        CarryLocked();
+        continue;
+      }
+      changed_.wait_until(lock, std::min(abort_from_, shrink_asked_ + kWitnessBeat).ToChrono());
+    } else {
+      changed_.wait_until(lock, std::min(abort_from_, patient_until).ToChrono());
+    }
+  }
+  // A secured change is committed, whatever has come since.
+  if (secured_ >= number) {
+    secured_at_ = Now();
+    const bool both = stored_there();
+    if (both) synced_ = number;
+    return both ? Held::kBoth : Held::kHere;
+  }
+  under_way_.reset();
+  return LeadsNoMore();
 }
 
-StatusOr<LeadershipRecord> BeginToLead(const LeadershipRecord& record, Claim claim,
-                                       absl::Time now) {
-  const bool forced = claim == Claim::kForce;
-  if (record.role == LeaderRole::kCoordinator &&
-      (!forced || record.standby.empty() || record.standby_is_stale)) {
-    return record;
+bool Leadership::needs_sync() const {
+  const std::lock_guard lock(mutex_);
+  return seat_.in_sync_of_two();
+}
+
+void Leadership::Committed(const History& history) {
+  const std::lock_guard lock(mutex_);
+  committed_ = history.number;
+  under_way_.reset();
+}
+
+uint64_t Leadership::committed() const {
+  const std::lock_guard lock(mutex_);
+  return committed_;
+}
+
+void Leadership::CarryLocked() {
+  for (const Effect& effect : seat_.TakeEffects()) {
+    std::visit(Overloaded{
+                   [&](const effect::Store&) {
+                     if (const Status written = WriteLocked(); !written.ok()) {
+                       // Nothing that was said before may be forgotten: this process ends.
+                       LogError("{}", Message(written));
+                       failure_ = written;
+                     }
+                   },
+                   [&](const effect::AskWitness& ask) {
+                     const bool may = failure_.ok() && !closing_ && !witness_.id.empty();
+                     if (!may || !hooks_.ask_witness) return;
+                     hooks_.ask_witness(ask.request);
+                   },
+                   [&](const effect::Send&) {
+                     if (sink_ != nullptr) sink_->Changed(*under_way_);
+                   },
+                   [&](const effect::Commit& commit) { secured_ = commit.change.number; },
+                   [&](const effect::StepDown& down) { FailLocked(down.term); },
+                   [](const auto&) {},
+               },
+               effect);
   }
-  if (claim == Claim::kOwn && record.role == LeaderRole::kFenced) {
-    return FailedPrecondition(
-        "another coordinator has taken over: {}. The records here are older. Start this one with "
-        "--standby HOST:PORT of that one, and it follows it; --force lets it serve with what it "
-        "has, when the other is gone for good",
-        NameOf(record));
-  }
-  if (claim == Claim::kOwn) {
-    return FailedPrecondition(
-        "this is the state directory of a standby of {0}{1}. Start it with --standby {0}, and it "
-        "follows that one; --force takes over from it now",
-        record.predecessor, record.whole ? "" : ", which had not all that its coordinator has");
-  }
-  LeadershipRecord leads{.term = forced ? TermOfForce(record.term, now) : record.term + 1};
-  // Who is forced aside is told, too.
-  leads.predecessor = record.role == LeaderRole::kStandby  ? record.predecessor
-                      : record.role == LeaderRole::kFenced ? record.successor
-                                                           : record.standby;
-  return leads;
+  changed_.notify_all();
+}
+
+Status Leadership::WriteLocked() {
+  record_.seat = seat_.record();
+  if (!seat_.leads()) record_.role = LeaderRole::kFenced;
+  return WriteLeadership(state_dir_, record_);
+}
+
+void Leadership::FailLocked(uint64_t newer_term) {
+  if (!failure_.ok()) return;
+  const std::string successor =
+      record_.peer.empty() ? std::string() : fmt::format("{} ", record_.peer);
+  failure_ = FailedPrecondition(
+      "another coordinator leads: {}(term {}); this one, of term {}, leads no more. Start it with "
+      "--standby HOST:PORT of that one, and it follows it",
+      successor, newer_term, term_);
+  LogWarning("{}", Message(failure_));
+}
+
+void Leadership::Yield(uint64_t newer_term, const std::string& peer) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.ok() || newer_term <= seat_.record().term) return;
+  if (!peer.empty()) record_.peer = peer;
+  seat_.OnNewerTerm(newer_term);
+  CarryLocked();
+}
+
+bool Leadership::begins_anew() const {
+  const std::lock_guard lock(mutex_);
+  return absl::IsAborted(failure_);
 }
 
 LeadershipRecord Leadership::record() const {
@@ -126,71 +201,264 @@ LeadershipRecord Leadership::record() const {
   return record_;
 }
 
-void Leadership::Yield(uint64_t newer_term, const std::string& successor) {
-  const std::lock_guard lock(mutex_);
-  if (newer_term <= record_.term) return;
-  record_ = {.role = LeaderRole::kFenced, .term = newer_term, .successor = successor};
-  failure_ = FailedPrecondition(
-      "another coordinator has taken over: {}; this one, of term {}, ends. Start it with --standby "
-      "HOST:PORT of that one, and it follows it",
-      NameOf(record_), term_);
-  Write();
-}
-
 Status Leadership::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
 
-void Leadership::NoteStandby(const std::string& address) {
+// ---- The follower ------------------------------------------------------------------
+
+Status Leadership::Follow(const std::shared_ptr<ChangeSink>& sink) {
   const std::lock_guard lock(mutex_);
-  standby_is_there_ = true;
-  standby_left_.reset();
-  if (record_.role != LeaderRole::kCoordinator) return;
-  if (record_.standby == address && !record_.standby_is_stale) return;
-  record_.standby = address;
-  record_.standby_is_stale = false;
-  if (record_.predecessor == address) record_.predecessor.clear();  // it knows
-  Write();
+  if (!failure_.ok()) return LeadsNoMore();
+  if (sink_ != nullptr) {
+    return absl::FailedPreconditionError("this coordinator has a standby already");
+  }
+  sink_ = sink;
+  live_ = false;
+  follower_heard_ = Now();
+  seat_.ForgetFollower();
+  if (under_way_ != nullptr) sink_->Changed(*under_way_);
+  return absl::OkStatus();
 }
 
-void Leadership::NoteStandbyGone() {
+void Leadership::Has(const ChangeSink* sink, const History& logged) {
   const std::lock_guard lock(mutex_);
-  standby_is_there_ = false;
-  standby_left_ = Now();
+  if (sink != sink_.get()) return;
+  follower_heard_ = Now();
+  seat_.OnSeat(seat_message::Logged{.term = term_, .tenure = tenure_, .history = logged});
+  if (live_) TickLocked(follower_heard_);
+  CarryLocked();
 }
 
-void Leadership::NoteStandbyStale() {
+void Leadership::HasAll(const ChangeSink* sink, const std::string& seat,
+                        const std::string& address) {
   const std::lock_guard lock(mutex_);
-  standby_left_.reset();
-  if (record_.role != LeaderRole::kCoordinator || record_.standby.empty()) return;
-  record_.standby_is_stale = true;
-  Write();
+  if (sink != sink_.get() || live_) return;
+  live_ = true;
+  live_seat_ = seat;
+  live_address_ = address;
+  LogInfo("the standby {} has all that this coordinator has", address);
+  if (record_.peer != address || record_.seat.other != seat) {
+    record_.peer = address;
+    if (const Status written = WriteLocked(); !written.ok()) LogError("{}", Message(written));
+  }
+  TickLocked(Now());
+  CarryLocked();
 }
 
-absl::Duration Leadership::standby_away() const {
+void Leadership::Gone(const ChangeSink* sink) {
   const std::lock_guard lock(mutex_);
-  return standby_left_ ? Now() - *standby_left_ : absl::ZeroDuration();
+  if (sink != sink_.get()) return;
+  sink_.reset();
+  if (std::exchange(live_, false)) follower_left_ = Now();
+  changed_.notify_all();
 }
+
+// ---- The witness -------------------------------------------------------------------
+
+Status Leadership::OnWitnessHello(const std::string& name, const witness::Record& record) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.ok()) return LeadsNoMore();
+  if (witness_.id.empty()) {
+    // The first one counts once the store says so.
+    if (!record.in_sync.empty()) {
+      return absl::FailedPreconditionError(
+          "this witness was introduced to other coordinators, or to these before it was replaced; "
+          "begin one with an empty state directory");
+    }
+    if (!new_witness_) new_witness_ = VotingWitness{.id = record.id, .name = name};
+    changed_.notify_all();
+    return absl::OkStatus();
+  }
+  if (witness_.id != record.id) {
+    return FailedPrecondition(
+        "the witness {} counts here, and this is another one, or its state directory was lost; "
+        "revoke {} to let another one count: longhaul members revoke",
+        witness_.name, witness_.name);
+  }
+  witness_heard_ = Now();
+  witness_agrees_ = false;
+  introduce_ = record.in_sync.empty();
+  if (!introduce_) seat_.OnWitness(record);
+  witness_asked_ = {};
+  CarryLocked();
+  return absl::OkStatus();
+}
+
+void Leadership::OnWitnessAnswer(const v1::WitnessSays::Answer& answer) {
+  const witness::Record record = witness::FromProto(answer.record());
+  const std::lock_guard lock(mutex_);
+  if (!failure_.ok() || record.id != witness_.id) return;
+  witness_heard_ = Now();
+  introduce_ = record.in_sync.empty();
+  if (introduce_) return;
+  seat_.OnWitness(record);
+  CarryLocked();
+  if (!failure_.ok()) return;
+  witness_agrees_ =
+      record.term == term_ && record.tenure == tenure_ && record.in_sync == seat_.record().in_sync;
+  if (witness_why_ != answer.why()) {
+    witness_why_ = answer.why();
+    if (!witness_why_.empty()) LogWarning("the witness {}: {}", witness_.name, witness_why_);
+  }
+}
+
+// ---- The clock ---------------------------------------------------------------------
+
+void Leadership::Loop() {
+  std::unique_lock lock(mutex_);
+  while (!closing_ && failure_.ok()) {
+    TickLocked(Now());
+    CarryLocked();
+    ForgetRevokedWitness(&lock);
+    if (new_witness_) AdoptWitness(&lock);
+    if (word_) AskForTerm(&lock);
+    TellSure(&lock);
+    if (closing_ || !failure_.ok()) break;
+    changed_.wait_for(lock, absl::ToChronoNanoseconds(kLook));
+  }
+  TellSure(&lock);
+}
+
+void Leadership::TickLocked(MonoTime now) {
+  if (!failure_.ok()) return;
+  if (witness_.id.empty()) return;
+  if (live_ && !seat_.in_sync_of_two() && !introduce_ && seat_.Grow(live_seat_)) {
+    LogInfo("from now on every change waits for the standby {}", live_address_);
+  }
+  if (now - witness_asked_ < kWitnessBeat) return;
+  // The disk does not answer, so the other coordinator may be elected.
+  const bool stalls = under_way_ != nullptr && secured_ >= under_way_->number() &&
+                      now - secured_at_ >= kDiskPatience;
+  if (stalls && seat_.in_sync_of_two()) return;
+  witness_asked_ = now;
+  if (!hooks_.ask_witness) return;
+  if (introduce_) {
+    hooks_.ask_witness(witness::Introduce{witness::Record{.term = term_,
+                                                          .tenure = tenure_,
+                                                          .seat = seat_.record().seat,
+                                                          .in_sync = seat_.record().in_sync}});
+    return;
+  }
+  if (!witness_agrees_) seat_.RemindWitness();
+  hooks_.ask_witness(witness::Beat{
+      .term = term_, .tenure = tenure_, .seat = seat_.record().seat, .number = synced_});
+}
+
+void Leadership::ForgetRevokedWitness(std::unique_lock<std::mutex>* lock) {
+  const MonoTime now = Now();
+  if (witness_.id.empty() || !hooks_.is_member || !hooks_.set_witness) return;
+  if (now - member_looked_ < kMemberLook) return;
+  member_looked_ = now;
+  const std::string name = witness_.name;
+  lock->unlock();
+  const Status forgotten =
+      hooks_.is_member(name) ? absl::OkStatus() : hooks_.set_witness(VotingWitness());
+  const bool gone = forgotten.ok() && !hooks_.is_member(name);
+  lock->lock();
+  if (!forgotten.ok()) {
+    LogWarning("the revoked witness {} still counts: {}", name, Message(forgotten));
+  } else if (gone) {
+    LogInfo("the witness {} was revoked, and counts no longer", name);
+    witness_ = {};
+    introduce_ = witness_agrees_ = false;
+  }
+}
+
+void Leadership::AdoptWitness(std::unique_lock<std::mutex>* lock) {
+  const VotingWitness witness = *std::exchange(new_witness_, std::nullopt);
+  if (!witness_.id.empty() || !hooks_.set_witness) return;
+  lock->unlock();
+  const Status stored = hooks_.set_witness(witness);
+  lock->lock();
+  if (!stored.ok()) {
+    LogWarning("the witness {} does not count yet: {}", witness.name, Message(stored));
+    return;
+  }
+  LogInfo("the witness {} counts from now on", witness.name);
+  witness_ = witness;
+  introduce_ = true;
+  witness_asked_ = {};
+}
+
+// At the start, a record that says that this seat alone is in sync may be an older copy that
+// somebody put back. The witness knows, and is given a lease to say so.
+bool Leadership::WaitsForWitnessLocked(MonoTime now) const {
+  return !witness_.id.empty() && witness_heard_ == MonoTime() && now - started_ < kLease;
+}
+
+Status Leadership::SureLocked(MonoTime now) const {
+  if (!failure_.ok()) return Unavailable("{}", Message(failure_));
+  if (WaitsForWitnessLocked(now)) {
+    return absl::UnavailableError(
+        "this coordinator has just started, and asks the witness whether it still leads; ask again "
+        "in a moment");
+  }
+  if (!seat_.in_sync_of_two()) return absl::OkStatus();
+  if (now - std::max(follower_heard_, witness_heard_) < kLease) return absl::OkStatus();
+  return absl::UnavailableError(
+      "this coordinator hears neither the standby nor the witness, so it is not sure that it still "
+      "leads; ask again, or ask the other coordinator");
+}
+
+Status Leadership::sure() const {
+  const std::lock_guard lock(mutex_);
+  return SureLocked(Now());
+}
+
+void Leadership::TellSure(std::unique_lock<std::mutex>* lock) {
+  const Status sure = SureLocked(Now());
+  if (sure == std::exchange(told_sure_, sure)) return;
+  if (sure.ok()) {
+    LogInfo("this coordinator is sure again that it leads");
+  } else if (failure_.ok()) {
+    LogWarning("{}", Message(sure));
+  }
+  if (!hooks_.on_sure) return;
+  lock->unlock();
+  hooks_.on_sure(sure);
+  lock->lock();
+}
+
+// ---- For people --------------------------------------------------------------------
 
 std::optional<bool> Leadership::has_standby() const {
   const std::lock_guard lock(mutex_);
-  if (record_.standby.empty()) return std::nullopt;
-  return standby_is_there_;
+  if (record_.peer.empty()) return std::nullopt;
+  return live_;
 }
 
-void Leadership::ForgetPredecessor() {
+v1::LeadershipInfo Leadership::Info() const {
+  using Standby = v1::LeadershipInfo::Standby;
   const std::lock_guard lock(mutex_);
-  if (record_.role != LeaderRole::kCoordinator || record_.predecessor.empty()) return;
-  record_.predecessor.clear();
-  Write();
-}
-
-// What cannot be written is known to this process at least.
-void Leadership::Write() {
-  if (const Status status = WriteLeadership(state_dir_, record_); !status.ok()) {
-    LogError("{}", Message(status));
+  const MonoTime now = Now();
+  v1::LeadershipInfo info;
+  info.set_term(term_);
+  info.set_since_unix_ms(since_unix_ms_);
+  const Status sure = SureLocked(now);
+  info.set_sure(sure.ok());
+  info.set_why_unsure(std::string(Message(sure)));
+  Standby& standby = *info.mutable_standby();
+  standby.set_address(live_ ? live_address_ : record_.peer);
+  // Without a witness changes are copied, and the other coordinator cannot be elected.
+  standby.set_state(sink_ == nullptr ? (record_.peer.empty() ? Standby::NONE : Standby::AWAY)
+                    : !live_         ? Standby::COPYING
+                                     : Standby::IN_SYNC);
+  if (sink_ != nullptr && committed_ > seat_.acknowledged()) {
+    standby.set_behind_changes(committed_ - seat_.acknowledged());
   }
+  if (!witness_.id.empty()) {
+    info.mutable_witness()->set_name(witness_.name);
+    info.mutable_witness()->set_heard_seconds(
+        witness_heard_ == MonoTime() ? -1 : absl::ToDoubleSeconds(now - witness_heard_));
+  }
+  if (witness_.id.empty() && !record_.peer.empty()) {
+    info.set_notes(
+        "there is no witness, so the standby does not take over by itself (longhaul-coordinator "
+        "witness)");
+  }
+  return info;
 }
 
 }  // namespace longhaul::coordinator

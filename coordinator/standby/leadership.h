@@ -1,108 +1,183 @@
-// Decides which of an installation's coordinators commands the workers. Each takeover begins a new
-// term. A coordinator that learns of a newer term than its own stops commanding. Workers obey the
-// coordinator with the newest term that they know.
+// The leadership of a serving coordinator: its seat (coordinator/lead/seat.h), with a clock, a
+// thread, the follower's stream and the witness. It secures each change of the store
+// (replicator.h): in sync with a follower, a change is committed after the follower has stored it,
+// and without the follower only after the witness has agreed that this coordinator goes on alone.
 //
-// <state-dir>/leadership.json keeps the record when the process ends (docs/design/formats.md). A
-// state directory without the file belongs to a coordinator in its first term.
+// Thread-safe. The thread looks at the clock a few times a second.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <thread>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "coordinator/lead/seat.h"
+#include "coordinator/lead/worker_word.h"
+#include "coordinator/standby/leadership_record.h"
+#include "coordinator/store/replicator.h"
+#include "longhaul/v1/control.pb.h"
+#include "longhaul/v1/standby.pb.h"
 
 namespace longhaul::coordinator {
 
-enum class LeaderRole : uint8_t {
-  kCoordinator,  // commands, or did so when it last ran
-  kStandby,      // has a copy of another coordinator's state
-  kFenced,       // another coordinator has taken over its runs
-};
-
-struct LeadershipRecord {
-  LeaderRole role = LeaderRole::kCoordinator;
-  uint64_t term = 1;  // if fenced: the successor's term
-  // The next fields are host:port; empty: none.
-  std::string standby;            // coordinator: the standby that followed it last
-  bool standby_is_stale = false;  // that standby was away too long to take over
-  // standby: the coordinator that it follows. coordinator: the one that it replaced, until that one
-  // has been told.
-  std::string predecessor;
-  std::string successor;  // fenced: the coordinator that took over
-  bool whole = false;     // standby: its copy was complete when this record was written
-
-  bool operator==(const LeadershipRecord&) const = default;
-};
-
-std::string ToJson(const LeadershipRecord& record);
-// kDataLoss: the text is not a record; the message names the fault.
-StatusOr<LeadershipRecord> ParseLeadership(std::string_view json);
-// Read and write <state-dir>/leadership.json; writes are atomic. Without the file, ReadLeadership
-// returns the default record: a coordinator in its first term. kDataLoss: the file is damaged.
-// Other errors: the system's for a file that cannot be read or written.
-StatusOr<LeadershipRecord> ReadLeadership(const std::string& state_dir);
-Status WriteLeadership(const std::string& state_dir, const LeadershipRecord& record);
+// A leader that has heard neither its follower nor the witness for this long is not sure that it
+// still leads.
+inline constexpr absl::Duration kLease = absl::Seconds(5);
+// How long a change waits for the follower. Then the leader asks the witness to go on alone.
+inline constexpr absl::Duration kFollowerPatience = absl::Seconds(3);
 
 // The right by which a coordinator begins to serve from a state directory.
 enum class Claim : uint8_t {
-  kOwn,       // it commanded when it last ran
-  kTakeover,  // it is a standby, and its coordinator is gone
-  kForce,     // a person demands it
+  kOwn,    // its own record says that it leads alone
+  kForce,  // a person demands it
 };
 
-// Returns the record with which a coordinator begins to serve at `now` from a state directory that
-// has `record`. kFailedPrecondition: this claim does not suffice; the message says what to do.
-StatusOr<LeadershipRecord> BeginToLead(const LeadershipRecord& record, Claim claim, absl::Time now);
-// Returns the term for a forced start. The records in the state directory may be old, so the term
-// is above `known`, the term in these records, and at least the Unix time in seconds. A takeover
-// only adds one to the term, so no worker can know a newer term than this one.
-uint64_t TermOfForce(uint64_t known, absl::Time now);
-
-// The leadership of a serving coordinator. Thread-safe. Methods that change the record write it to
-// the state directory. A failed write is only logged: the change then holds until the process ends.
-class Leadership {
+// Sends the follower what changes.
+class ChangeSink {
  public:
-  // `record`: the result of BeginToLead.
-  Leadership(std::string state_dir, LeadershipRecord record)
-      : state_dir_(std::move(state_dir)), term_(record.term), record_(std::move(record)) {}
+  virtual ~ChangeSink() = default;
+  // Takes the next change, which is not committed yet. Must return at once.
+  virtual void Changed(const v1::StoreChange& change) = 0;
+  // The follower does not keep up, or another one follows: ends its stream.
+  virtual void Drop(const Status& why) = 0;
+};
 
-  uint64_t term() const { return term_; }
+// What leadership knows of the witness that counts, in the store (voting.h).
+struct VotingWitness {
+  std::string id;  // empty: none
+  std::string name;
+};
+
+class Leadership : public Replicator {
+ public:
+  struct Hooks {
+    // Sends a request to the witness; returns at once. False: it cannot be reached now.
+    std::function<bool(const witness::Request& request)> ask_witness;
+    // Stores that this witness counts, as a change of the store. Called on the thread.
+    std::function<Status(const VotingWitness& witness)> set_witness;
+    // Whether a member of this name is there, and not revoked.
+    std::function<bool(const std::string& name)> is_member;
+    // Asks the coordinator at host:port for its term, for at most some seconds. nullopt: none leads
+    // there. Called on the thread.
+    std::function<std::optional<uint64_t>(const std::string& address)> ask_term;
+    std::string address;  // host:port where this coordinator serves
+    // OK: it is sure that it leads. Else kUnavailable, with the reason. Called when that changes.
+    std::function<void(const Status& sure)> on_sure;
+  };
+
+  // `seat` leads. Writes its record to the state directory; the error of that.
+  static StatusOr<std::unique_ptr<Leadership>> Begin(std::string state_dir, LeadershipRecord record,
+                                                     Seat seat);
+  ~Leadership() override;
+  // Starts the thread. `witness`: as the store has it. Call it once, when changes may be written.
+  void Start(Hooks hooks, VotingWitness witness);
+  // Ends the thread, for a process that ends. Changes that wait for the follower or the witness
+  // fail with kAborted after `patience`, and later ones at once.
+  void Close(absl::Duration patience);
+
+  // ---- Replicator
+  uint64_t term() const override { return term_; }
+  StatusOr<Held> Secure(const v1::StoreChange& change) override;
+  bool needs_sync() const override;
+  void Committed(const History& history) override;
+
+  const Tenure& tenure() const { return tenure_; }
   LeadershipRecord record() const;
-  // Records that another coordinator has a newer term; from now on failure() reports this. Does
-  // nothing if `newer_term` is not newer. `successor` may be empty if only the term is known.
-  void Yield(uint64_t newer_term, const std::string& successor);
-  // Not OK: this coordinator no longer commands, and its process should end.
+  uint64_t committed() const;  // number of the newest committed change
+  // OK: it is sure that it leads.
+  Status sure() const;
+  // Not OK: this coordinator leads no more, and its process should end or begin anew as a follower.
   Status failure() const;
-  // NoteStandby: the standby at `address` has a complete copy from now on. NoteStandbyGone: it has
-  // disconnected.
-  void NoteStandby(const std::string& address);
-  void NoteStandbyGone();
-  // Records that the standby was away too long to take over.
-  void NoteStandbyStale();
-  // True while a standby with a complete copy is connected. nullopt: no standby has ever followed
-  // this coordinator.
+  // The reason of failure(): this coordinator has to begin a newer term, in a new process.
+  bool begins_anew() const;
+  // Somebody trustworthy leads with a newer term. `peer`: host:port; empty: unknown.
+  void Yield(uint64_t newer_term, const std::string& peer);
+  // A worker says which leader it has obeyed (worker_word.h). OK: it will obey this one. Else
+  // kUnavailable: it should ask again, here or at the other coordinator.
+  Status OnWorker(const WorkerWord& word);
+
+  // ---- The follower's stream
+  // From now on `sink` gets every change, the one under way first. The changes before that are in
+  // the store. kFailedPrecondition: another follower is there.
+  Status Follow(const std::shared_ptr<ChangeSink>& sink);
+  // The follower has stored this change and all before it. Counts as a sign of life.
+  void Has(const ChangeSink* sink, const History& logged);
+  // The follower has everything, so changes wait for it, and it is in sync as soon as a witness
+  // counts. `seat`: its id. `address`: where it listens.
+  void HasAll(const ChangeSink* sink, const std::string& seat, const std::string& address);
+  void Gone(const ChangeSink* sink);
+
+  // ---- The witness. kFailedPrecondition: another witness counts.
+  Status OnWitnessHello(const std::string& name, const witness::Record& record);
+  void OnWitnessAnswer(const v1::WitnessSays::Answer& answer);
+
+  // ---- For people
+  v1::LeadershipInfo Info() const;
+  // True while a follower that has everything is connected. nullopt: none has ever followed.
   std::optional<bool> has_standby() const;
-  // Returns how long ago the last standby with a complete copy disconnected from this process. Zero
-  // if it is connected or was noted as stale, or if there was none.
-  absl::Duration standby_away() const;
-  // Records that the predecessor has been told that its term is over.
-  void ForgetPredecessor();
 
  private:
-  void Write();
+  Leadership(std::string state_dir, LeadershipRecord record, Seat seat)
+      : state_dir_(std::move(state_dir)),
+        term_(seat.record().term),
+        tenure_(seat.tenure()),
+        record_(std::move(record)),
+        seat_(std::move(seat)) {}
+  void Loop();
+  void TickLocked(MonoTime now);
+  // Carries out the seat's effects.
+  void CarryLocked();
+  Status WriteLocked();
+  void FailLocked(uint64_t newer_term);
+  void TellSure(std::unique_lock<std::mutex>* lock);
+  void AdoptWitness(std::unique_lock<std::mutex>* lock);
+  // A witness that was revoked counts no longer.
+  void ForgetRevokedWitness(std::unique_lock<std::mutex>* lock);
+  void AskForTerm(std::unique_lock<std::mutex>* lock);
+  LeaderNow NowLocked(const WorkerWord& word) const;
+  void FollowWordLocked(const WordAnswer& answer, const WorkerWord& word);
+  Status SureLocked(MonoTime now) const;
+  bool WaitsForWitnessLocked(MonoTime now) const;
 
   const std::string state_dir_;
   const uint64_t term_;
+  const Tenure tenure_;
+  const int64_t since_unix_ms_ = UnixMsNow();
+  Hooks hooks_;
+
   mutable std::mutex mutex_;  // guards the members below
+  std::condition_variable changed_;
   LeadershipRecord record_;
-  bool standby_is_there_ = false;
-  std::optional<MonoTime> standby_left_;
+  Seat seat_;
+  std::shared_ptr<const v1::StoreChange> under_way_;  // from Secure until Committed
+  uint64_t secured_ = 0;   // number of the newest change that may be committed
+  MonoTime secured_at_{};  // when Secure returned last
+  uint64_t committed_ = 0;
+  uint64_t synced_ = 0;  // number of the newest change that both have on disk
+  std::shared_ptr<ChangeSink> sink_;
+  bool live_ = false;  // sink_'s follower has everything
+  std::string live_seat_, live_address_;
+  MonoTime follower_heard_{}, follower_left_{};
+  VotingWitness witness_;
+  std::optional<VotingWitness> new_witness_;  // to be adopted
+  bool introduce_ = false;                    // the witness has an empty record
+  bool witness_agrees_ = false;               // its record is as the seat's
+  std::string witness_why_;                   // why it refused last
+  MonoTime started_{}, witness_heard_{}, witness_asked_{}, shrink_asked_{}, member_looked_{};
+  WorkerWords words_;
+  std::optional<WorkerWord> word_;  // whose leader is to be asked for its term
+  Status told_sure_;
   Status failure_;
+  bool closing_ = false;
+  MonoTime abort_from_ = MonoTime::max();
+  std::thread thread_;
 };
 
 }  // namespace longhaul::coordinator

@@ -29,6 +29,7 @@ class EndAtOnce : public grpc::ServerGenericBidiReactor {
 
 struct WaitingPort::Impl : public grpc::CallbackGenericService {
   std::optional<GuardedPort> port;
+  std::optional<WitnessLines> witness;
   std::string answer;
   std::function<void(const std::string& worker_id)> on_worker;
   std::unique_ptr<grpc::Server> server;
@@ -37,7 +38,7 @@ struct WaitingPort::Impl : public grpc::CallbackGenericService {
       grpc::GenericCallbackServerContext* context) override {
     const std::string& method = context->method();
     if (method == kGetTerm) return new EndAtOnce(absl::FailedPreconditionError(answer));
-    // A worker of a coordinator that lives may call for other things, and is no witness then.
+    // A worker of a coordinator that lives may call for other things.
     if (method != kSession) return new EndAtOnce(absl::UnavailableError(answer));
     const StatusOr<Caller> caller = port->Identify(*context);
     if (caller.ok() && caller->member && caller->member->role == Role::kWorker) {
@@ -45,17 +46,31 @@ struct WaitingPort::Impl : public grpc::CallbackGenericService {
     }
     return new EndAtOnce(absl::UnavailableError(answer));
   }
+
+  // By its certificate alone: a coordinator that does not lead has no list of members in use.
+  StatusOr<std::string> AdmitWitness(grpc::ServerContext& context) {
+    LH_ASSIGN_OR_RETURN(const Caller caller, port->Identify(context));
+    if (!caller.member || caller.member->role != Role::kWitness) {
+      return absl::UnavailableError(answer);
+    }
+    port->LetIn(context, caller);
+    return caller.member->name;
+  }
 };
 
 StatusOr<std::unique_ptr<WaitingPort>> WaitingPort::Open(
     const std::string& address, const PortSecurity& security, std::string answer,
-    std::function<void(const std::string& worker_id)> on_worker) {
+    std::function<void(const std::string& worker_id)> on_worker, WitnessLines::Handler witness) {
   auto impl = std::make_unique<Impl>();
   impl->answer = std::move(answer);
   impl->on_worker = std::move(on_worker);
   grpc::ServerBuilder builder;
   ConfigureServer(&builder);
   impl->port.emplace(security, &builder);
+  impl->witness.emplace(
+      [raw = impl.get()](grpc::ServerContext& context) { return raw->AdmitWitness(context); },
+      std::move(witness));
+  impl->witness->Register(&builder);
   builder.RegisterCallbackGenericService(impl.get());
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr) return absl::InternalError("gRPC could not start its server");
@@ -68,12 +83,17 @@ WaitingPort::WaitingPort(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 WaitingPort::~WaitingPort() {
   impl_->port->Close();
+  impl_->witness->Close();
   impl_->server->Shutdown(absl::ToChronoTime(absl::Now()));
   impl_->server.reset();
 }
 
 const std::string& WaitingPort::address() const {
   return impl_->port->address();
+}
+
+WitnessLines& WaitingPort::witness() {
+  return *impl_->witness;
 }
 
 }  // namespace longhaul::coordinator

@@ -1,6 +1,6 @@
-// The port of a standby that has not taken over. It answers calls with kUnavailable, so that
-// callers try another coordinator, and reports which workers request a session. GetTerm gets
-// kFailedPrecondition, because the standby has no term (fencer.h).
+// The port of a coordinator that does not lead. It answers calls with kUnavailable, so that callers
+// try another coordinator, and reports which workers request a session. GetTerm gets
+// kFailedPrecondition, because the coordinator has no term (ask_term.h). The witness may call.
 #pragma once
 
 #include <functional>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "coordinator/standby/witness_lines.h"
 #include "proto/rpc/guarded_port.h"
 
 namespace longhaul::coordinator {
@@ -16,15 +17,16 @@ class WaitingPort {
  public:
   // `address`: host:port to listen on, as a coordinator with `security` would. `answer`: the text
   // of the errors. `on_worker` gets the id of each worker that requests a session. It may run on
-  // several threads at once, and not after the destructor has returned. kInvalidArgument: not an
-  // address. kAlreadyExists: the port is in use. kFailedPrecondition: not an address of this
-  // machine.
+  // several threads at once. Neither it nor the handlers of `witness` run after the destructor has
+  // returned. kInvalidArgument: not an address. kAlreadyExists: the port is in use.
+  // kFailedPrecondition: not an address of this machine.
   static StatusOr<std::unique_ptr<WaitingPort>> Open(
       const std::string& address, const PortSecurity& security, std::string answer,
-      std::function<void(const std::string& worker_id)> on_worker);
+      std::function<void(const std::string& worker_id)> on_worker, WitnessLines::Handler witness);
   ~WaitingPort();
   // The address that is really bound: "127.0.0.1:43521".
   const std::string& address() const;
+  WitnessLines& witness();
 
  private:
   struct Impl;

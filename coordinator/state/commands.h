@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "coordinator/state/ids.h"
+#include "coordinator/state/once.h"
 #include "coordinator/state/run_record.h"
 #include "longhaul/v1/control.pb.h"
 #include "longhaul/v1/worker.pb.h"
@@ -45,9 +46,20 @@ struct WorkerLog {
 struct RemoveRun {
   RunId run;
 };
+// Adds the answer of a call, or replaces the one with its owner and id.
+struct Answered {
+  AnsweredCall call;
+};
+struct AnswerForgotten {
+  std::string owner, id;
+};
+// Changes nothing. A tick whose commands delete something has a write at least, so that a
+// coordinator that leads no more, and does not know it yet, deletes nothing.
+struct Barrier {};
 }  // namespace write
 using Write =
-    std::variant<write::Run, write::LogEvent, write::StepDone, write::WorkerLog, write::RemoveRun>;
+    std::variant<write::Run, write::LogEvent, write::StepDone, write::WorkerLog, write::RemoveRun,
+                 write::Answered, write::AnswerForgotten, write::Barrier>;
 
 namespace command {
 // Sends a message on the worker's stream. The shell drops it if the stream has ended.

@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "coordinator/state/ids.h"
+#include "coordinator/state/once.h"
 #include "longhaul/v1/control.pb.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
@@ -42,7 +43,7 @@ struct WorkerLeft {
   bool for_good = false;  // the worker's membership has ended: its stage is lost at once
 };
 // `longhaul submit`. The shell has already validated the run file with ParseRunSpec. The data blobs
-// are in the store.
+// are in the store. `submit` has the call's id (once.h).
 struct Submitted {
   using Reply = v1::SubmitReply;
   RequestId request = {};
@@ -67,6 +68,7 @@ struct StopAsked {
   RequestId request = {};
   std::string run;
   bool now = false;  // true: a running run stops at once; false: after its current step
+  Once once = {};
 };
 // `longhaul replicas`: sets the number of data-parallel replicas that the run shall train with.
 struct ReplicasAsked {
@@ -74,6 +76,7 @@ struct ReplicasAsked {
   RequestId request = {};
   std::string run;
   uint32_t replicas = 0;  // at least 1, else the reply is an error
+  Once once = {};
 };
 // Answer to command::PrepareData.
 struct DataPrepared {
@@ -119,6 +122,7 @@ struct RemoveAsked {
   using Reply = v1::RemoveRunReply;
   RequestId request = {};
   std::string run;
+  Once once = {};
 };
 // `longhaul gc`.
 struct GarbageAsked {

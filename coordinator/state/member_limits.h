@@ -27,6 +27,10 @@ inline constexpr MemberLimit kMaxCalls{.of_member = 32, .in_all = 2048};
 // TCP connections, on each of which there are up to kMaxCallsPerConnection calls
 // (proto/rpc/channel.h).
 inline constexpr size_t kMaxConnectionsOfMember = 32;
+// The time of one processor that answers to a member's questions take: so much of each second, and
+// so much at once.
+inline constexpr double kTimeShareOfMember = 0.1;
+inline constexpr absl::Duration kTimeBurstOfMember = absl::Seconds(2);
 // Streams of workers, of which each worker needs one.
 inline constexpr MemberLimit kMaxWorkerStreams{.of_member = 4, .in_all = 4096};
 // The part of each limit on all that only admins get, so that nobody keeps them out.
@@ -56,6 +60,8 @@ struct MemberLimits {
               runs = kMaxRuns, queued_runs = kMaxQueuedRuns, run_bytes = kMaxRunBytes;
   size_t connections = kMaxConnectionsOfMember, lists = kMaxListsOfMember;
   absl::Duration idle_upload = kIdleUpload;
+  double time_share = kTimeShareOfMember;
+  absl::Duration time_burst = kTimeBurstOfMember;
   uint64_t blob_bytes = 0;  // of each user; 0: the disk's size by kDiskPartsOfMember
 };
 

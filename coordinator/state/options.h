@@ -1,10 +1,12 @@
 // Time limits and secrets of a coordinator. Plain data.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "base/ids.h"
 #include "coordinator/state/books/health_book.h"
 #include "coordinator/state/member_limits.h"
 #include "run/plan/plan.h"
@@ -18,7 +20,17 @@ struct RelayOffer {
   std::string secret;   // tickets for the relay are made from it
 };
 
+// The leader whose decisions the state machine makes (coordinator/lead). Each process that leads
+// has a tenure of its own, so two leaders never make assignments with the same hash.
+struct Lead {
+  uint64_t term = 0;
+  Tenure tenure;
+};
+
 struct StateOptions {
+  Lead lead;
+  // The number of the newest change in the store when this process began to lead.
+  uint64_t newest_change = 0;
   // How often each worker sends a heartbeat.
   absl::Duration heartbeat_interval = absl::Seconds(1);
   // A worker without a run loses its session if it is silent for this long. For workers with a run,

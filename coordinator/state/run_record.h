@@ -11,6 +11,7 @@
 
 #include "base/ids.h"
 #include "base/words.h"
+#include "coordinator/state/once.h"
 #include "longhaul/v1/control.pb.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
@@ -87,6 +88,7 @@ struct StoredRuns {
   // For each run that has not ended: its steps since its oldest checkpoint, in order, at most the
   // newest kKeptSteps (books/step_book.h).
   std::map<RunId, std::vector<v1::StepRecord>> steps;
+  std::vector<AnsweredCall> answered;  // in any order
 };
 
 }  // namespace longhaul::coordinator

@@ -19,6 +19,7 @@
 #include "coordinator/state/planning/relay_scopes.h"
 #include "coordinator/state/planning/worker_choice.h"
 #include "coordinator/state/queries/garbage.h"
+#include "coordinator/state/queries/requests.h"
 #include "coordinator/state/queries/samples.h"
 #include "coordinator/state/queries/traces.h"
 #include "coordinator/state/recovery/crews.h"
@@ -38,6 +39,13 @@
 #include "coordinator/state/workers/worker_links.h"
 
 namespace longhaul::coordinator {
+
+namespace {
+
+// Up to so many workers and runs the invariants are checked in each tick.
+constexpr size_t kCheckedInEachTick = 256;
+
+}  // namespace
 
 // A component is given those that it uses, which stand above it.
 struct State::Components {
@@ -76,7 +84,8 @@ struct State::Components {
   Traces traces{ledger};
   Samples samples{ledger};
   Garbage garbage;
-  Views views{{ledger, health, links, spares, troubles, steps, shards, planning}};
+  Requests requests{ledger};
+  Views views{{ledger, health, links, spares, troubles, steps, shards, planning, requests}};
 
   Sessions sessions{ledger, health, links, stages, planning, shards, copies, samples};
   Messages messages{ledger,
@@ -84,6 +93,7 @@ struct State::Components {
                      commits, planning, traces, samples}};
 
   bool restarted = false;
+  uint64_t unchecked_ticks = 0;  // since the invariants were checked last
 
   Components(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence,
              MonoTime now)
@@ -100,6 +110,7 @@ struct State::Components {
                       AfterResumeCheck(run, failure);
                     });
     for (RunRecord& record : stored.runs) Load(std::move(record), stored);
+    requests.Load(std::move(stored.answered));
   }
 
   void Load(RunRecord record, const StoredRuns& stored) {
@@ -120,9 +131,13 @@ struct State::Components {
   void On(event::WorkerJoined& event) { sessions.On(event); }
   void On(event::WorkerSaid& event) { messages.On(event); }
   void On(event::WorkerLeft& event) { sessions.On(event); }
-  void On(event::Submitted& event) { queue.On(event); }
+  void On(event::Submitted& event) {
+    if (requests.Begin(event)) queue.On(event);
+  }
   void On(event::PlanAsked& event) { queue.On(event); }
-  void On(event::StopAsked& event) { stages.On(event); }
+  void On(event::StopAsked& event) {
+    if (requests.Begin(event)) stages.On(event);
+  }
   void On(event::DataPrepared& event) { planning.On(event); }
   void On(event::CheckpointsAsked& event) { checkpoint_list.On(event); }
   void On(event::CopiesChecked& event) { shards.On(event); }
@@ -130,8 +145,12 @@ struct State::Components {
   void On(event::SamplesAsked& event) { samples.On(event); }
   void On(event::PlanComputed& event) { planning.On(event); }
   void On(event::RetuneComputed& event) { tuning.On(event); }
-  void On(event::ReplicasAsked& event) { replicas.On(event); }
-  void On(event::RemoveAsked& event) { garbage.On(event); }
+  void On(event::ReplicasAsked& event) {
+    if (requests.Begin(event)) replicas.On(event);
+  }
+  void On(event::RemoveAsked& event) {
+    if (requests.Begin(event)) garbage.On(event);
+  }
   void On(event::GarbageAsked& event) { garbage.On(event); }
   void On(event::CopyStored& event) { shards.On(event); }
   void On(event::CheckpointStored& event) { stored_copies.On(event); }
@@ -144,16 +163,25 @@ struct State::Components {
     samples.CheckTimers();
     planning.CheckProbes();
     links.CheckTimers();
-    for (Run* run : ledger.RunsInOrder()) stages.CheckTimers(*run);
+    for (Run* run : ledger.Active()) stages.CheckTimers(*run);
     planning.CheckTimers();
+  }
+
+  // A check looks at all workers and runs. Where there are hundreds, one of several ticks checks,
+  // so that a tick's time does not grow with what it does not touch.
+  void CheckInvariantsNowAndThen() {
+    const size_t all = ledger.workers().size() + ledger.runs().size();
+    if (++unchecked_ticks <= all / kCheckedInEachTick) return;
+    unchecked_ticks = 0;
+    CheckInvariants({ledger, links, spares, failures, stages, tuning, planning, queue});
   }
 
   MonoTime NextWake() const {
     MonoTime wake = std::min({sessions.NextWake(), shards.NextWake(), traces.NextWake(),
                               samples.NextWake(), planning.NextWake(), links.NextWake(),
                               queue.NextWake(), health.NextWake(), stored_copies.NextWake()});
-    for (const auto& [id, run] : ledger.runs()) {
-      wake = std::min({wake, stages.NextWake(run), failures.NextWake(run)});
+    for (const Run* run : ledger.Active()) {
+      wake = std::min({wake, stages.NextWake(*run), failures.NextWake(*run)});
     }
     return wake;
   }
@@ -188,9 +216,9 @@ TickResult State::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms)
   c.hooks.Advance();
   c.queue.Answer();
   c.relay_scopes.Advance();
+  c.requests.NoteAnswers();
   TickResult result = c.ledger.EndTick(c.NextWake());
-  CheckInvariants(
-      {c.ledger, c.links, c.spares, c.failures, c.stages, c.tuning, c.planning, c.queue});
+  c.CheckInvariantsNowAndThen();
   return result;
 }
 

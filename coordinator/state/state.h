@@ -3,7 +3,8 @@
 //
 // The state machine has no I/O, no threads, no clock and no randomness of its own; ids and secrets
 // arrive with the events. No message of a worker or user makes it crash: invalid messages are
-// refused, or dropped and counted. Invariants are checked at the end of every tick in all builds.
+// refused, or dropped and counted. Invariants are checked at the end of ticks in all builds: of
+// every tick, or of one of several where there are hundreds of workers.
 // The shell (coordinator/rpc) does the I/O and all long work. It stores a tick's writes in one
 // transaction *before* it carries out the tick's commands in order.
 //

@@ -29,6 +29,8 @@ constexpr std::array<std::string_view, 2> kSecrets = {"/authority.pem", "/relay-
 constexpr std::array<std::string_view, 3> kStoreLogs = {"-wal", "-shm", "-journal"};
 constexpr std::array<std::string_view, 2> kBlobFolders = {"/blobs", "/shard-copies"};
 constexpr uint64_t kMostSecretBytes = 1 << 20;
+// The first version of the store with a log of changes.
+constexpr int64_t kSchemaWithChanges = 8;
 
 std::string In(const std::string& folder, std::string_view name) {
   return folder + std::string(name);
@@ -39,9 +41,17 @@ bool Exists(const std::string& path) {
   return fs::exists(path, error);
 }
 
+// The copy has neither the log of changes, which is for followers of this store alone, nor the
+// witness, which votes for its seats and not for those of a copy. What a follower has logged and
+// not applied may not have happened, and is not in the copy.
 StatusOr<uint64_t> CopyStore(const std::string& from, const std::string& to) {
   LH_ASSIGN_OR_RETURN(StoreCopy copy, StoreCopy::Begin(from));
-  return copy.WriteTo(to);
+  LH_ASSIGN_OR_RETURN(const uint64_t runs, copy.WriteTo(to));
+  LH_ASSIGN_OR_RETURN(sqlite::Database written, sqlite::Database::Open(to, SQLITE_OPEN_READWRITE));
+  LH_ASSIGN_OR_RETURN(const int64_t version, written.QueryInt("PRAGMA user_version"));
+  if (version < kSchemaWithChanges) return runs;
+  LH_RETURN_IF_ERROR(written.Execute("DELETE FROM changes; DELETE FROM voting; VACUUM"));
+  return runs;
 }
 
 Status Publish(const std::string& temporary, const std::string& path) {

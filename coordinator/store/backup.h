@@ -1,6 +1,7 @@
 // Backs up a coordinator's state directory: the store, the certificate authority, the relay's
 // secret, and on request uploaded data and copies of shards. SQLite's backup interface copies the
-// store as of one moment, so the coordinator may serve meanwhile.
+// store as of one moment, so the coordinator may serve meanwhile. A backup has no log of changes
+// and no witness: whoever restores it begins alone.
 //
 //   <folder>/store.db  authority.pem  relay-secret  blobs/  shard-copies/
 #pragma once

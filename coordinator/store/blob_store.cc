@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "base/disk_call.h"
 #include "base/file.h"
 #include "coordinator/store/disk_room.h"
 
@@ -88,6 +89,7 @@ Status BlobUpload::Append(std::string_view bytes) {
   hash_.Update(bytes);
   written_ += bytes.size();
   promised_->bytes -= bytes.size();
+  const DiskCall call("writing", temporary_);
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
@@ -109,7 +111,12 @@ Status BlobUpload::Finish() {
         actual, sha256_);
   }
   // Before the rename: the name must never stand for bytes that a power cut can take.
-  if (::fsync(fd_.get()) != 0) return FromErrno(fmt::format("cannot fsync {}", temporary_), errno);
+  {
+    const DiskCall call("fsync", temporary_);
+    if (::fsync(fd_.get()) != 0) {
+      return FromErrno(fmt::format("cannot fsync {}", temporary_), errno);
+    }
+  }
   LH_RETURN_IF_ERROR(MoveInto(temporary_, folder_, folder_ + "/" + sha256_));
   fd_.Reset();
   if (const auto follower = follower_->Get()) follower->Added(sha256_, total_bytes_);
@@ -227,8 +234,9 @@ Status BlobStore::Check(std::string_view sha256) const {
   const StatusOr<std::string> actual = Sha256HexOfFile(PathOf(sha256));
   if (!actual.ok()) return Annotate(actual.status(), "it cannot be read");
   if (*actual == sha256) return absl::OkStatus();
-  // Unlink, not Remove: the follower's copy may be whole.
+  // Unlink, not Remove: the other coordinator's copy may be whole.
   LH_RETURN_IF_ERROR(Unlink(sha256));
+  if (const auto follower = follower_->Get()) follower->Damaged(std::string(sha256));
   return DataLoss("its contents changed: expected SHA-256 {}, it has {}", sha256, *actual);
 }
 

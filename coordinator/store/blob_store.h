@@ -44,15 +44,16 @@ class BlobReader {
   uint64_t size_;
 };
 
-// Keeps a copy of a store's blobs. Thread-safe.
+// Hears of a store's blobs, to keep a copy of them. Thread-safe.
 class BlobFollower {
  public:
   virtual ~BlobFollower() = default;
-  // A blob was added. Returns when the follower has confirmed its copy. Does not wait if the
-  // follower still lacks other blobs of the store, or once its session has ended.
+  // A blob was added. May wait some seconds for a copy of a small one, and for no large one.
   virtual void Added(const std::string& sha256, uint64_t bytes) = 0;
   // A blob was removed. Returns at once.
   virtual void Removed(const std::string& sha256) = 0;
+  // A blob was damaged, and so it is here no longer; a copy of it is wanted. Returns at once.
+  virtual void Damaged(const std::string& /*sha256*/) {}
 };
 
 // Holds the current follower of a store; the store and its uploads share this holder. Thread-safe.
@@ -82,8 +83,8 @@ class BlobUpload {
   ~BlobUpload();
   // kInvalidArgument: more bytes than announced.
   Status Append(std::string_view bytes);
-  // Checks size (kInvalidArgument) and hash (kDataLoss), syncs and renames. If there is a follower,
-  // waits until it has a copy. The last call; call it once.
+  // Checks size (kInvalidArgument) and hash (kDataLoss), syncs and renames, and tells the follower,
+  // if there is one. The last call; call it once.
   Status Finish();
 
  private:
@@ -143,8 +144,8 @@ class BlobStore {
   StatusOr<std::unique_ptr<BlobUpload>> StartUpload(std::string_view sha256,
                                                     uint64_t total_bytes) const;
   // Reads the whole blob and compares its hash. kNotFound: no such blob. kDataLoss: the contents
-  // have another hash; the blob is deleted here, so that it can be sent again, and a follower keeps
-  // its own copy. kUnavailable: the folder is missing.
+  // have another hash; the blob is deleted here, so that it can be sent again, and a follower,
+  // which keeps its own copy, is told (Damaged). kUnavailable: the folder is missing.
   Status Check(std::string_view sha256) const;
   // Deletes a blob. OK if there is no such blob. kInvalidArgument: not a hash.
   Status Remove(std::string_view sha256) const;
@@ -152,8 +153,7 @@ class BlobStore {
   StatusOr<BlobReader> OpenBlob(std::string_view sha256) const;
 
   // TemporaryPath returns the path of a file that does not exist yet, in the folder. Adopt renames
-  // such a finished file to its hash, and returns the hash. If there is a follower, Adopt waits
-  // until it has a copy.
+  // such a finished file to its hash, and returns the hash.
   std::string TemporaryPath() const;
   StatusOr<std::string> Adopt(const std::string& temporary) const;
 

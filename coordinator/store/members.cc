@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "coordinator/store/token_requests.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -58,14 +59,15 @@ Status Members::Load() {
   }
 }
 
-Status Members::AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now) {
+Status Members::AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now,
+                         Written* written, const Once& once, bool* repeated) {
   if (until <= now || until > now + kLongestTokenLife) {
     return InvalidArgument("expected a time of 1 s to {} for a join token, got {}",
                            absl::FormatDuration(kLongestTokenLife),
                            absl::FormatDuration(until - now));
   }
   const std::lock_guard lock(mutex_);
-  return journal_->Write(database_, [&]() -> Status {
+  const auto add = [&]() -> Status {
     LH_ASSIGN_OR_RETURN(sqlite::Statement forget,
                         database_.Prepare("DELETE FROM join_tokens WHERE until_unix_ms <= ?"));
     LH_RETURN_IF_ERROR(forget.Args(Ms(now)).Run());
@@ -77,8 +79,15 @@ Status Members::AddToken(const JoinToken& token, int64_t uses, absl::Time until,
     }
     LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
                         database_.Prepare("INSERT INTO join_tokens VALUES(?,?,?,?)"));
-    return insert.Args(Sha256Hex(token.secret), ToString(token.role), uses, Ms(until)).Run();
-  });
+    const std::string secret_sha256 = Sha256Hex(token.secret);
+    if (!once.id.empty()) {
+      LH_ASSIGN_OR_RETURN(const bool again,
+                          NoteTokenOf(once, secret_sha256, uses, now, &database_));
+      if (repeated != nullptr) *repeated = again;
+    }
+    return insert.Args(secret_sha256, ToString(token.role), uses, Ms(until)).Run();
+  };
+  return journal_->Write(database_, add, written);
 }
 
 // `again`: by somebody whom it has made a member already, which costs no use.
@@ -158,6 +167,7 @@ StatusOr<Member> Members::Join(std::string_view secret, const JoinWish& wish, ab
     return Insert(status, wish.key_sha256);
   });
   LH_RETURN_IF_ERROR(written);
+  const std::lock_guard rows(rows_mutex_);
   rows_[status.name()] = {status, wish.key_sha256};
   return Member{status.name(), wish.role, wish.worker_id};
 }
@@ -204,9 +214,10 @@ Status Members::Insert(const v1::MemberStatus& member, const std::string& key_sh
       .Run();
 }
 
-Status Members::Store(const Row& row) {
-  LH_RETURN_IF_ERROR(
-      journal_->Write(database_, [&] { return Insert(row.status, row.key_sha256); }));
+Status Members::Store(const Row& row, Written* written) {
+  LH_RETURN_IF_ERROR(journal_->Write(
+      database_, [&] { return Insert(row.status, row.key_sha256); }, written));
+  const std::lock_guard lock(rows_mutex_);
   rows_[row.status.name()] = row;
   return absl::OkStatus();
 }
@@ -221,7 +232,7 @@ Status Members::Renew(const std::string& name, absl::Time until) {
 }
 
 Status Members::Check(const Member& member, std::string_view key_sha256) const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(rows_mutex_);
   const auto found = rows_.find(member.name);
   if (found == rows_.end() || found->second.status.role() != ToString(member.role) ||
       found->second.status.worker_id() != member.worker_id) {
@@ -240,7 +251,7 @@ Status Members::Check(const Member& member, std::string_view key_sha256) const {
   return absl::OkStatus();
 }
 
-Status Members::Revoke(const std::string& name, absl::Time now) {
+Status Members::Revoke(const std::string& name, absl::Time now, Written* written) {
   const std::lock_guard lock(mutex_);
   const auto found = rows_.find(name);
   if (found == rows_.end()) {
@@ -251,11 +262,11 @@ Status Members::Revoke(const std::string& name, absl::Time now) {
     return FailedPrecondition("{} was revoked already", name);
   }
   row.status.set_revoked_unix_ms(Ms(now));
-  return Store(row);
+  return Store(row, written);
 }
 
 std::vector<v1::MemberStatus> Members::List() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(rows_mutex_);
   std::vector<v1::MemberStatus> members;
   for (const auto& [name, row] : rows_) members.push_back(row.status);
   return members;
@@ -287,6 +298,7 @@ StatusOr<size_t> Members::Forget(absl::Time before) {
   std::vector<std::string> names;
   names.reserve(ended.size());
   for (const Row* row : ended) names.push_back(row->status.name());
+  const std::lock_guard rows(rows_mutex_);
   for (const std::string& name : names) rows_.erase(name);
   return names.size();
 }
@@ -304,6 +316,7 @@ Status Members::EndAllBy(absl::Time until) {
     return end_tokens.Args(Ms(until)).Run();
   });
   LH_RETURN_IF_ERROR(written);
+  const std::lock_guard rows(rows_mutex_);
   for (auto& [name, row] : rows_) {
     row.status.set_until_unix_ms(std::min(row.status.until_unix_ms(), Ms(until)));
   }

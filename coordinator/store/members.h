@@ -1,11 +1,12 @@
-// Members and join tokens, in two tables of the store. A member is a worker, user or admin with a
-// certificate. A join token is a secret with which somebody becomes a member; the store has only
-// its SHA-256. A member that has ended, because it was revoked or its certificate expired, is
+// Members and join tokens, in two tables of the store. A member is a worker, user, admin or witness
+// with a certificate. A join token is a secret with which somebody becomes a member; the store has
+// only its SHA-256. A member that has ended, because it was revoked or its certificate expired, is
 // forgotten after a while, but for its name and its key: neither can become a member again, so no
 // later member inherits the runs of an earlier one.
 //
-// Thread-safe. Queries are answered from memory; changes are on disk when a call returns. Besides
-// the errors that are named, changes may return those of the store (store.h).
+// Thread-safe. Check and List are answered from memory, and never wait for the disk; changes are on
+// disk when a call returns, and may wait as long as the journal does (journal.h). Besides the
+// errors that are named, changes may return those of the store (store.h).
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@
 
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "coordinator/state/once.h"
 #include "coordinator/store/journal.h"
 #include "coordinator/store/sqlite.h"
 #include "longhaul/v1/member.pb.h"
@@ -56,7 +58,11 @@ class Members {
   // Adds a token that may be used `uses` times (kAnyNumber: any number of times) before `until`.
   // kInvalidArgument: `until` is not after `now`, or more than kLongestTokenLife after it.
   // kResourceExhausted: there are too many tokens.
-  Status AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now);
+  // `written`: gets the change; may be null.
+  // `once`: set for a call that may be made again, whose earlier token then goes
+  // (token_requests.h); `repeated`: gets whether there was one, and may be null.
+  Status AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now,
+                  Written* written = nullptr, const Once& once = {}, bool* repeated = nullptr);
   // Returns until when a token may be used; nullopt: there is no such token, or it is used up.
   StatusOr<std::optional<absl::Time>> TokenUntil(std::string_view secret);
   // Makes a member whose certificate is valid until `until`, and uses up one use of the token. A
@@ -74,7 +80,8 @@ class Members {
   // old copy of the authority could pose as any member.
   Status Check(const Member& member, std::string_view key_sha256) const;
   // Revokes a member. kNotFound: no such member. kFailedPrecondition: it was revoked already.
-  Status Revoke(const std::string& name, absl::Time now);
+  // `written`: gets the change; may be null.
+  Status Revoke(const std::string& name, absl::Time now, Written* written = nullptr);
   std::vector<v1::MemberStatus> List() const;
   // Forgets the members that ended before `before`. Returns how many.
   StatusOr<size_t> Forget(absl::Time before);
@@ -95,15 +102,17 @@ class Members {
   StatusOr<v1::MemberStatus> StatusFor(std::string_view secret, const JoinWish& wish,
                                        absl::Time now);
   Status Insert(const v1::MemberStatus& member, const std::string& key_sha256);
-  Status Store(const Row& row);
+  Status Store(const Row& row, Written* written = nullptr);
   StatusOr<std::string> FreeName(const std::string& wished);
   StatusOr<bool> IsFormer(std::string_view column, const std::string& value);
   // Checks that no member with this key was revoked or forgotten.
   Status CheckKey(const std::string& key_sha256);
 
   Journal* const journal_;
-  mutable std::mutex mutex_;  // guards the members below
+  std::mutex mutex_;  // held for a change; guards the next member
   sqlite::Database database_;
+  // Held for moments. Changes only with mutex_ held, too.
+  mutable std::mutex rows_mutex_;
   std::map<std::string, Row, std::less<>> rows_;  // by name
 };
 

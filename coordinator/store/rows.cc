@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.h"
 #include "coordinator/store/messages_column.h"
 #include "run/file/run_spec.h"
 #include "run/plan/proto/plan_proto.h"
@@ -83,6 +84,36 @@ void BindRun(const RunRecord& record, sqlite::Statement* upsert) {
                record.stop_asked, record.attempts.in_a_row, record.attempts.best_step,
                record.attempts.error, record.owner, record.resize_asked, record.replicas_wanted,
                Blob{samples});
+}
+
+void BindSmallColumns(const RunRecord& record, sqlite::Statement* update) {
+  update->Args(record.id.value(), ToString(record.state), record.reason, record.epoch.value(),
+               record.step, record.started_unix_ms, record.ended_unix_ms, record.stop_asked,
+               record.attempts.in_a_row, record.attempts.best_step, record.attempts.error,
+               record.resize_asked, record.replicas_wanted);
+}
+
+std::string LargeColumnsSha256(const RunRecord& record) {
+  std::string all;
+  const auto add = [&](std::string_view column) {
+    all += fmt::format("{} ", column.size());
+    all += column;
+  };
+  const auto add_optional = [&](const std::optional<std::string>& column) {
+    all += column ? 'y' : 'n';
+    add(column.value_or(""));
+  };
+  add(record.spec.name);
+  add(ToYaml(record.spec));
+  add(record.link_secret);
+  add(Join(record.data_files));
+  add_optional(BytesOf(record.data));
+  add_optional(BytesOf(record.plan));
+  add(Join(record.checkpoints));
+  add(Join(record.samples));
+  add(record.owner);
+  add(fmt::format("{}", record.submitted_unix_ms));
+  return Sha256Hex(all);
 }
 
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {

@@ -1,6 +1,7 @@
 // Converts run records to rows of the table `runs` and back. Internal to coordinator/store.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -29,8 +30,18 @@ inline constexpr std::string_view kSelectRuns =
     "checkpoints, submitted_unix_ms, started_unix_ms, ended_unix_ms, stop_asked, attempts, "
     "best_step, last_error, owner, resize_asked, replicas_wanted, samples FROM runs ORDER BY rowid";
 
+// Updates the small columns, which change often, of a row that is there.
+inline constexpr std::string_view kUpdateRun =
+    "UPDATE runs SET state=?2, reason=?3, epoch=?4, step=?5, started_unix_ms=?6, "
+    "ended_unix_ms=?7, stop_asked=?8, attempts=?9, best_step=?10, last_error=?11, "
+    "resize_asked=?12, replicas_wanted=?13 WHERE id=?1";
+
 // Binds the parameters of kUpsertRun.
 void BindRun(const RunRecord& record, sqlite::Statement* upsert);
+// Binds the parameters of kUpdateRun.
+void BindSmallColumns(const RunRecord& record, sqlite::Statement* update);
+// Returns a hash of all columns that kUpdateRun leaves out.
+std::string LargeColumnsSha256(const RunRecord& record);
 // Reads a row of kSelectRuns. kDataLoss names the unreadable column.
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row);
 

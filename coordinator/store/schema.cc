@@ -94,6 +94,40 @@ CREATE TABLE audit(
   outcome TEXT NOT NULL);
 )sql";
 
+// What version 8 has beside version 7.
+constexpr char kSince8[] = R"sql(
+CREATE TABLE changes(                    -- the newest transactions, for a coordinator that follows
+  number INTEGER PRIMARY KEY NOT NULL,
+  term INTEGER NOT NULL,
+  chain INTEGER NOT NULL,
+  unix_ms INTEGER NOT NULL,
+  bytes BLOB NOT NULL);                  -- StoreChange
+CREATE TABLE applied(                    -- the newest change that the other tables have
+  id INTEGER PRIMARY KEY NOT NULL CHECK(id = 1),
+  number INTEGER NOT NULL,
+  term INTEGER NOT NULL,
+  chain INTEGER NOT NULL);
+CREATE TABLE terms(                      -- who led when
+  term INTEGER PRIMARY KEY NOT NULL,
+  tenure BLOB NOT NULL,
+  seat TEXT NOT NULL,
+  address TEXT NOT NULL,
+  unix_ms INTEGER NOT NULL);
+CREATE TABLE voting(                     -- the witness that counts
+  id INTEGER PRIMARY KEY NOT NULL CHECK(id = 1),
+  witness TEXT NOT NULL,                 -- its id; empty: none
+  name TEXT NOT NULL,
+  authority_sha256 TEXT NOT NULL);       -- of the file authority.pem
+CREATE TABLE requests(                   -- calls that were answered, by the id that their caller gave
+  owner TEXT NOT NULL,
+  id TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  asked_sha256 TEXT NOT NULL,            -- of the request without its id
+  reply BLOB NOT NULL,
+  unix_ms INTEGER NOT NULL,
+  PRIMARY KEY(owner, id)) WITHOUT ROWID;
+)sql";
+
 Status CheckIdentity(const std::string& path, uint32_t application_id, uint32_t version) {
   if (application_id != kStoreApplicationId) {
     return FailedPrecondition(
@@ -148,8 +182,8 @@ Status Create(const std::string& path) {
         sqlite::Database::Open(temporary, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
     LH_RETURN_IF_ERROR(database.Execute(
         fmt::format("PRAGMA synchronous=FULL; BEGIN; PRAGMA application_id={}; PRAGMA "
-                    "user_version={}; {} {} COMMIT; PRAGMA journal_mode=WAL;",
-                    kStoreApplicationId, kStoreSchemaVersion, kSchema, kSince7)));
+                    "user_version={}; {} {} {} COMMIT; PRAGMA journal_mode=WAL;",
+                    kStoreApplicationId, kStoreSchemaVersion, kSchema, kSince7, kSince8)));
   }
   // It will hold the secrets of runs; SQLite gives its log the same mode.
   if (::chmod(temporary.c_str(), 0600) != 0) {
@@ -162,14 +196,18 @@ Status Create(const std::string& path) {
   return SyncPath(std::filesystem::path(path).parent_path().string());
 }
 
-// From version 6, whose join tokens might last for ever: these now end as late as any may.
-Status Migrate(sqlite::Database& database, const std::string& path) {
+// Brings a store of `version` to the present one. Join tokens of version 6 might last for ever:
+// these now end as late as any may.
+Status Migrate(sqlite::Database& database, const std::string& path, int64_t version) {
   const int64_t until = absl::ToUnixMillis(absl::Now() + kLongestTokenLife);
+  const std::string to_7 =
+      version >= 7
+          ? ""
+          : fmt::format("{} UPDATE join_tokens SET until_unix_ms={} WHERE until_unix_ms=0;",
+                        kSince7, until);
   const Status status = database.Transact([&] {
     return database.Execute(
-        fmt::format("{} UPDATE join_tokens SET until_unix_ms={} WHERE until_unix_ms=0; "
-                    "PRAGMA user_version={}",
-                    kSince7, until, kStoreSchemaVersion));
+        fmt::format("{} {} PRAGMA user_version={}", to_7, kSince8, kStoreSchemaVersion));
   });
   // A table is not there, or one is that should not be.
   return absl::IsInternal(status) ? DamagedStore(path, Message(status)) : status;
@@ -191,7 +229,9 @@ StatusOr<sqlite::Database> OpenExisting(const std::string& path) {
   LH_ASSIGN_OR_RETURN(const int64_t version, database.QueryInt("PRAGMA user_version"));
   LH_RETURN_IF_ERROR(
       CheckIdentity(path, static_cast<uint32_t>(application_id), static_cast<uint32_t>(version)));
-  if (version < int64_t{kStoreSchemaVersion}) LH_RETURN_IF_ERROR(Migrate(database, path));
+  if (version < int64_t{kStoreSchemaVersion}) {
+    LH_RETURN_IF_ERROR(Migrate(database, path, version));
+  }
   database.KeepLogOnClose(false);
   return database;
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <string_view>
 
+#include "base/disk_call.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 
@@ -34,6 +35,11 @@ Status FromSqlite(sqlite3* database, int code, std::string_view what) {
   }
 }
 
+// The tables of changes are written by whoever applies a change, and by no change.
+bool MayReplay(std::string_view table) {
+  return !table.starts_with("sqlite_") && table != "changes" && table != "applied";
+}
+
 // Refuses what no recorded change does. A change comes from another machine, and SQL can also write
 // files (ATTACH), end the transaction, or compute for ever (recursion, functions).
 int OnReplayed(void*, int action, const char* name, const char*, const char*, const char*) {
@@ -41,7 +47,7 @@ int OnReplayed(void*, int action, const char* name, const char*, const char*, co
     case SQLITE_INSERT:
     case SQLITE_UPDATE:
     case SQLITE_DELETE:
-      return std::string_view(name).starts_with("sqlite_") ? SQLITE_DENY : SQLITE_OK;
+      return MayReplay(name) ? SQLITE_OK : SQLITE_DENY;
     case SQLITE_READ:
     case SQLITE_SELECT:
       return SQLITE_OK;
@@ -172,9 +178,16 @@ StatusOr<Statement> Database::Prepare(std::string_view sql) {
 }
 
 Status Database::Transact(absl::FunctionRef<Status()> write) {
-  LH_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
+  const char* const file = sqlite3_db_filename(database_.get(), "main");
+  {
+    const DiskCall call("beginning a transaction", file, /*is_short=*/true);
+    LH_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
+  }
   Status status = write();
-  if (status.ok()) status = Execute("COMMIT");
+  if (status.ok()) {
+    const DiskCall call("committing a transaction", file, /*is_short=*/true);
+    status = Execute("COMMIT");
+  }
   if (status.ok()) return status;
   // SQLite has rolled back by itself after some errors; then there is nothing left to roll back.
   if (const Status rollback = Execute("ROLLBACK"); !rollback.ok()) {
@@ -184,7 +197,11 @@ Status Database::Transact(absl::FunctionRef<Status()> write) {
 }
 
 Status Database::Replay(const v1::StoreChange& change) {
-  const Status status = Transact([&]() -> Status {
+  return Transact([&] { return Play(change); });
+}
+
+Status Database::Play(const v1::StoreChange& change) {
+  const Status status = [&]() -> Status {
     std::map<std::string_view, Statement> prepared;
     for (const v1::StoreStatement& done : change.statements()) {
       Statement& statement = prepared[done.sql()];
@@ -202,7 +219,7 @@ Status Database::Replay(const v1::StoreChange& change) {
       LH_RETURN_IF_ERROR(statement.Run());
     }
     return absl::OkStatus();
-  });
+  }();
   if (!absl::IsInternal(status)) return status;
   return DataLoss(
       "{}: expected a change that inserts, updates or deletes rows of the store's tables; check "

@@ -89,8 +89,10 @@ class Database {
   // Records changes by statements of this database, but not by Execute, in `change` until the next
   // call. Null: stops recording. `change` must live until then.
   void WriteDownIn(v1::StoreChange* change) { recording_->change = change; }
-  // Applies, in one transaction, a change that was recorded on another database.
+  // Applies a change that was recorded on another database. Replay does it in a transaction of its
+  // own, Play within the caller's: if Play fails, the caller rolls back.
   Status Replay(const v1::StoreChange& change);
+  Status Play(const v1::StoreChange& change);
   // These return the first column of a query's first row; 0 or "" if there is no row.
   StatusOr<int64_t> QueryInt(std::string_view sql);
   StatusOr<std::string> QueryText(std::string_view sql);

@@ -8,10 +8,13 @@
 #include <utility>
 #include <variant>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/overloaded.h"
 #include "coordinator/state/books/step_book.h"
+#include "coordinator/store/requests.h"
 #include "coordinator/store/rows.h"
+#include "coordinator/store/run_rows.h"
 #include "coordinator/store/schema.h"
 #include "coordinator/store/sqlite.h"
 
@@ -51,17 +54,23 @@ class Pruner {
 bool MustSurvivePowerLoss(const Write& write) {
   return std::holds_alternative<write::Run>(write) ||
          std::holds_alternative<write::RemoveRun>(write) ||
+         std::holds_alternative<write::Answered>(write) ||
          std::holds_alternative<write::LogEvent>(write);
 }
 
 }  // namespace
 
 struct Store::Impl {
-  mutable std::mutex mutex;
-  mutable sqlite::Database database;
+  std::string path;
+  std::mutex mutex;  // guards the connection that writes, and its statements
+  sqlite::Database database;
   Journal journal;
-  sqlite::Statement upsert_run, insert_event, upsert_step, insert_log;
+  mutable std::mutex read_mutex;  // guards the next member
+  mutable sqlite::Database reader;
+  sqlite::Statement insert_event, upsert_step, insert_log;
+  RunRows runs;
   Pruner prune_events, prune_logs;
+  RequestRows requests;
   bool full_sync = true;
 
   Status Prepare();
@@ -71,14 +80,14 @@ struct Store::Impl {
   Status WriteEvent(const v1::Event& event);
   Status RemoveRun(const RunId& run);
   StatusOr<std::vector<v1::StepRecord>> StepsSinceCheckpoints(const RunRecord& record) const;
-  // Takes the lock. `order`: ASC or DESC.
+  // `order`: ASC or DESC.
   StatusOr<std::vector<v1::Event>> ReadEvents(std::string_view run, uint64_t after, size_t limit,
                                               std::string_view order) const;
 };
 
 Status Store::Impl::Prepare() {
   LH_RETURN_IF_ERROR(database.Execute("PRAGMA synchronous=FULL"));
-  LH_ASSIGN_OR_RETURN(upsert_run, database.Prepare(kUpsertRun));
+  LH_RETURN_IF_ERROR(runs.Prepare(database));
   LH_ASSIGN_OR_RETURN(insert_event,
                       database.Prepare("INSERT INTO events(sequence, unix_ms, run_id, epoch, kind, "
                                        "text) VALUES(?,?,?,?,?,?)"));
@@ -88,6 +97,7 @@ Status Store::Impl::Prepare() {
   LH_ASSIGN_OR_RETURN(insert_log,
                       database.Prepare("INSERT INTO worker_logs(run_id, worker_name, unix_ms, "
                                        "level, text) VALUES(?,?,?,?,?)"));
+  LH_RETURN_IF_ERROR(requests.Prepare(database));
   LH_RETURN_IF_ERROR(prune_events.Prepare(database, "events", kKeptEvents));
   return prune_logs.Prepare(database, "worker_logs", kKeptLogLines);
 }
@@ -118,6 +128,7 @@ Status Store::Impl::WriteEvent(const v1::Event& event) {
 }
 
 Status Store::Impl::RemoveRun(const RunId& run) {
+  runs.Forget(run);
   for (const char* sql :
        {"DELETE FROM runs WHERE id=?1", "DELETE FROM steps WHERE run_id=?1",
         "DELETE FROM events WHERE run_id=?1", "DELETE FROM worker_logs WHERE run_id=?1"}) {
@@ -130,10 +141,7 @@ Status Store::Impl::RemoveRun(const RunId& run) {
 Status Store::Impl::WriteOne(const Write& write) {
   return std::visit(
       Overloaded{
-          [&](const write::Run& run) {
-            BindRun(run.record, &upsert_run);
-            return upsert_run.Run();
-          },
+          [&](const write::Run& run) { return runs.Write(run.record); },
           [&](const write::LogEvent& log) { return WriteEvent(log.event); },
           [&](const write::StepDone& done) {
             const std::string record = done.step.SerializeAsString();
@@ -141,6 +149,7 @@ Status Store::Impl::WriteOne(const Write& write) {
           },
           [&](const write::WorkerLog& log) { return WriteLog(log); },
           [&](const write::RemoveRun& removed) { return RemoveRun(removed.run); },
+          [&](const auto& request) { return requests.Write(request); },
       },
       write);
 }
@@ -162,8 +171,8 @@ StatusOr<std::vector<v1::StepRecord>> ReadSteps(const RunId& run, sqlite::Statem
 StatusOr<std::vector<v1::StepRecord>> Store::Impl::StepsSinceCheckpoints(
     const RunRecord& record) const {
   LH_ASSIGN_OR_RETURN(sqlite::Statement rows,
-                      database.Prepare("SELECT record FROM steps WHERE run_id=?1 AND step>=?2 "
-                                       "ORDER BY step DESC LIMIT ?3"));
+                      reader.Prepare("SELECT record FROM steps WHERE run_id=?1 AND step>=?2 "
+                                     "ORDER BY step DESC LIMIT ?3"));
   const auto& checkpoints = record.checkpoints;
   rows.Args(record.id.value(), checkpoints.empty() ? 0 : checkpoints.front().step(), kKeptSteps);
   LH_ASSIGN_OR_RETURN(std::vector<v1::StepRecord> steps, ReadSteps(record.id, rows));
@@ -174,35 +183,52 @@ StatusOr<std::vector<v1::StepRecord>> Store::Impl::StepsSinceCheckpoints(
 StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& state_dir) {
   const std::string path = state_dir + "/store.db";
   auto impl = std::make_unique<Impl>();
+  impl->path = path;
   LH_ASSIGN_OR_RETURN(impl->database, OpenOrCreateStore(path));
-  if (const Status status = impl->Prepare(); absl::IsInternal(status)) {
+  Status status = impl->Prepare();
+  if (status.ok()) status = impl->journal.Open(impl->database);
+  if (absl::IsInternal(status)) {
     return DamagedStore(path, Message(status));  // a table or a column is not there
-  } else if (!status.ok()) {
-    return status;
   }
+  LH_RETURN_IF_ERROR(status);
   // It has it already, unless a person's tools copied it without. Last, because it writes to the
   // file, and preparing may yet find it damaged.
   LH_RETURN_IF_ERROR(impl->database.Execute("PRAGMA journal_mode=WAL"));
+  LH_ASSIGN_OR_RETURN(impl->reader, sqlite::Database::Open(path, SQLITE_OPEN_READONLY));
+  LH_RETURN_IF_ERROR(impl->reader.Execute("PRAGMA busy_timeout=5000"));
   return std::unique_ptr<Store>(new Store(std::move(impl)));
 }
 
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Store::~Store() = default;
 
-Status Store::Apply(const std::vector<Write>& writes) {
+Status Store::Apply(const std::vector<Write>& writes, Written* written) {
   if (writes.empty()) return absl::OkStatus();
   const std::lock_guard lock(impl_->mutex);
-  sqlite::Database& database = impl_->database;
   LH_RETURN_IF_ERROR(
-      impl_->SetFullSync(std::any_of(writes.begin(), writes.end(), MustSurvivePowerLoss)));
-  return impl_->journal.Write(database, [&] {
-    Status status;
-    for (const Write& write : writes) {
-      status = impl_->WriteOne(write);
-      if (!status.ok()) break;
-    }
-    return status;
-  });
+      impl_->SetFullSync(impl_->journal.needs_sync() ||
+                         std::any_of(writes.begin(), writes.end(), MustSurvivePowerLoss)));
+  const auto write_all = [&]() -> Status {
+    for (const Write& write : writes) LH_RETURN_IF_ERROR(impl_->WriteOne(write));
+    return absl::OkStatus();
+  };
+  const Status status = impl_->journal.Write(impl_->database, write_all, written);
+  if (!status.ok()) impl_->runs.Distrust();
+  return status;
+}
+
+Status Store::BeginTerm(const TermBegun& begun, Written* written) {
+  const std::lock_guard lock(impl_->mutex);
+  LH_RETURN_IF_ERROR(impl_->SetFullSync(true));
+  impl_->runs.Distrust();  // the tail may have rows of runs
+  return impl_->journal.BeginTerm(impl_->database, begun, written);
+}
+
+Status Store::Sync() {
+  // What is committed is in the log, or was synced with the file before the log began anew.
+  const std::string log = impl_->path + "-wal";
+  const Status synced = SyncPath(log);
+  return absl::IsNotFound(synced) ? absl::OkStatus() : synced;
 }
 
 Journal& Store::journal() {
@@ -229,9 +255,10 @@ StatusOr<uint64_t> Store::TrimSteps(const RunId& run, uint64_t keep, bool dry_ru
 }
 
 StatusOr<StoredRuns> Store::LoadRuns() const {
-  const std::lock_guard lock(impl_->mutex);
-  LH_ASSIGN_OR_RETURN(sqlite::Statement rows, impl_->database.Prepare(kSelectRuns));
+  const std::lock_guard lock(impl_->read_mutex);
+  LH_ASSIGN_OR_RETURN(sqlite::Statement rows, impl_->reader.Prepare(kSelectRuns));
   StoredRuns stored;
+  LH_ASSIGN_OR_RETURN(stored.answered, ReadAnswered(impl_->reader));
   while (true) {
     LH_ASSIGN_OR_RETURN(const bool row, rows.Next());
     if (!row) return stored;
@@ -255,21 +282,21 @@ StatusOr<StoredRuns> Store::LoadRuns() const {
 }
 
 StatusOr<uint64_t> Store::NextEventSequence() const {
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(impl_->read_mutex);
   LH_ASSIGN_OR_RETURN(const int64_t last,
-                      impl_->database.QueryInt("SELECT coalesce(max(sequence), 0) FROM events"));
+                      impl_->reader.QueryInt("SELECT coalesce(max(sequence), 0) FROM events"));
   return static_cast<uint64_t>(last) + 1;
 }
 
 StatusOr<std::vector<v1::Event>> Store::Impl::ReadEvents(std::string_view run, uint64_t after,
                                                          size_t limit,
                                                          std::string_view order) const {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(read_mutex);
   const std::string sql = fmt::format(
       "SELECT sequence, unix_ms, run_id, epoch, kind, text FROM events WHERE "
       "sequence>?1 {} ORDER BY sequence {} LIMIT ?2",
       run.empty() ? "" : "AND run_id=?3", order);
-  LH_ASSIGN_OR_RETURN(sqlite::Statement rows, database.Prepare(sql));
+  LH_ASSIGN_OR_RETURN(sqlite::Statement rows, reader.Prepare(sql));
   rows.Args(after, limit);
   if (!run.empty()) rows.Bind(3, run);
   std::vector<v1::Event> events;
@@ -300,11 +327,11 @@ StatusOr<std::vector<v1::Event>> Store::NewestEvents(std::string_view run, uint6
 
 StatusOr<std::vector<v1::LogEntry>> Store::Logs(const RunId& run, uint64_t after,
                                                 size_t limit) const {
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(impl_->read_mutex);
   LH_ASSIGN_OR_RETURN(
       sqlite::Statement rows,
-      impl_->database.Prepare("SELECT sequence, worker_name, unix_ms, level, text FROM worker_logs "
-                              "WHERE run_id=?1 AND sequence>?2 ORDER BY sequence LIMIT ?3"));
+      impl_->reader.Prepare("SELECT sequence, worker_name, unix_ms, level, text FROM worker_logs "
+                            "WHERE run_id=?1 AND sequence>?2 ORDER BY sequence LIMIT ?3"));
   rows.Args(run.value(), after, limit);
   std::vector<v1::LogEntry> entries;
   while (true) {
@@ -321,10 +348,10 @@ StatusOr<std::vector<v1::LogEntry>> Store::Logs(const RunId& run, uint64_t after
 
 StatusOr<std::vector<v1::StepRecord>> Store::Steps(const RunId& run, uint64_t step,
                                                    size_t limit) const {
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(impl_->read_mutex);
   LH_ASSIGN_OR_RETURN(sqlite::Statement rows,
-                      impl_->database.Prepare("SELECT record FROM steps WHERE run_id=?1 AND "
-                                              "step>=?2 ORDER BY step LIMIT ?3"));
+                      impl_->reader.Prepare("SELECT record FROM steps WHERE run_id=?1 AND "
+                                            "step>=?2 ORDER BY step LIMIT ?3"));
   rows.Args(run.value(), step, limit);
   return ReadSteps(run, rows);
 }

@@ -2,8 +2,9 @@
 // <state-dir>/store.db. Tables: schema.h.
 //
 // A store with another schema, of another program or with damage is refused and left unchanged.
-// Thread-safe, by one lock. A call that reads holds the lock until it returns. A call that writes
-// also holds it until the standby, if there is one, has confirmed the change (journal.h).
+// Thread-safe. A call that writes may wait long, for the disk and for the other coordinator
+// (journal.h). Calls that read have a connection of their own: they never wait for one that writes,
+// and see what is committed.
 //
 // Errors: kDataLoss (damage), kFailedPrecondition (other schema, no access),
 // kResourceExhausted (disk full), kUnavailable (I/O error). After an error the store is as before
@@ -40,8 +41,13 @@ class Store {
 
   // Applies all writes in one transaction, or none. Every transaction survives the end of the
   // process. One with a run or an event also survives a power loss; one that has only steps and log
-  // lines may not.
-  Status Apply(const std::vector<Write>& writes);
+  // lines may not, unless the replicator needs it (replicator.h). `written`: gets the change that
+  // the writes became; may be null.
+  Status Apply(const std::vector<Write>& writes, Written* written = nullptr);
+  // Begins a term (Journal::BeginTerm). The journal's replicator must be set.
+  Status BeginTerm(const TermBegun& begun, Written* written = nullptr);
+  // Puts every committed change on disk. Call it before another coordinator may succeed this one.
+  Status Sync();
 
   // The journal of all transactions of the store and of Members.
   Journal& journal();

@@ -2,10 +2,11 @@
 //
 //   longhaul1.ROLE.FINGERPRINT.SECRET
 //
-// ROLE: worker, user or admin. FINGERPRINT: SHA-256 of the authority's certificate, by which the
-// joining side recognizes the coordinator before it sends anything. SECRET: 24 random bytes; the
-// coordinator keeps only their SHA-256. FINGERPRINT and SECRET are lower-case hexadecimal. See
-// docs/design/formats.md. Pure functions, except NewJoinToken, which takes random bytes.
+// ROLE: worker, user, admin or witness. FINGERPRINT: SHA-256 of the authority's certificate, by
+// which the joining side recognizes the coordinator before it sends anything. SECRET: 24 random
+// bytes; the coordinator keeps only their SHA-256. FINGERPRINT and SECRET are lower-case
+// hexadecimal. See docs/design/formats.md. Pure functions, except NewJoinToken, which takes random
+// bytes.
 #pragma once
 
 #include <cstddef>

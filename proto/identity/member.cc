@@ -7,7 +7,7 @@ namespace longhaul {
 namespace {
 
 constexpr size_t kMaxWorkerIdBytes = 64;  // X.509's limit for a text of a subject
-constexpr std::array kRoles = {Role::kWorker, Role::kUser, Role::kAdmin};
+constexpr std::array kRoles = {Role::kWorker, Role::kUser, Role::kAdmin, Role::kWitness};
 
 bool IsNameCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
@@ -24,6 +24,8 @@ std::string_view ToString(Role role) {
       return "user";
     case Role::kAdmin:
       return "admin";
+    case Role::kWitness:
+      return "witness";
   }
   return "";
 }
@@ -32,7 +34,7 @@ StatusOr<Role> ParseRole(std::string_view text) {
   for (const Role role : kRoles) {
     if (ToString(role) == text) return role;
   }
-  return absl::InvalidArgumentError("expected a role: worker, user or admin");
+  return absl::InvalidArgumentError("expected a role: worker, user, admin or witness");
 }
 
 Status CheckMember(const Member& member) {

@@ -11,9 +11,14 @@
 
 namespace longhaul {
 
-enum class Role : uint8_t { kWorker, kUser, kAdmin };
-std::string_view ToString(Role role);  // "worker", "user", "admin"
-// kInvalidArgument: not one of the three words.
+enum class Role : uint8_t {
+  kWorker,
+  kUser,
+  kAdmin,
+  kWitness,  // takes part when two coordinators decide which one leads (proto/witness/rules.h)
+};
+std::string_view ToString(Role role);  // "worker", "user", "admin", "witness"
+// kInvalidArgument: not one of the four words.
 StatusOr<Role> ParseRole(std::string_view text);
 
 inline constexpr size_t kMaxMemberNameBytes = 64;

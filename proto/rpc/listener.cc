@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -175,19 +176,54 @@ void Listener::Pause(int error) {
 }
 
 void Listener::Take(int fd, std::string peer) {
-  if (strangers_ >= kMaxStrangers) {
-    for (auto oldest = connections_.begin(); oldest != connections_.end(); ++oldest) {
-      if (!oldest->stranger) continue;
+  if (strangers_ < kMaxStrangers) return Begin(fd, std::move(peer));
+  waiting_.push_back({fd, std::move(peer)});
+  ServeWaiting();
+}
+
+// The first to be lost may have been too slow.
+bool Listener::IsCrowd() const {
+  return lost_ < kMaxStrangers / 4 || known_ >= lost_;
+}
+
+void Listener::StrangerLeft(bool is_known) {
+  --strangers_;
+  ++(is_known ? known_ : lost_);
+  if (strangers_ < kMaxStrangers / 2) known_ = lost_ = 0;
+}
+
+void Listener::ServeWaiting() {
+  if (is_serving_) return;  // a stranger that goes for another one calls this
+  is_serving_ = true;
+  while (!waiting_.empty()) {
+    if (strangers_ >= kMaxStrangers) {
+      const auto oldest = std::ranges::find(connections_, true, &Connection::stranger);
+      const MonoTime turn_ends = oldest->since + kStrangerTurn;
+      if (IsCrowd() && waiting_.size() <= kMaxWaitingStrangers && Now() < turn_ends) {
+        if (!turn_timer_) {
+          turn_timer_ = loop_->AddTimer(turn_ends, [this] {
+            turn_timer_.reset();
+            ServeWaiting();
+          });
+        }
+        break;
+      }
       Forget(oldest);
-      break;
     }
+    Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    Begin(next.fd, std::move(next.peer));
   }
+  is_serving_ = false;
+}
+
+void Listener::Begin(int fd, std::string peer) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &kStrangerWindowBytes, sizeof(int));
   const int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  const auto connection =
-      connections_.insert(connections_.end(), {.peer = std::move(peer), .fd = second, .timer = {}});
+  const auto connection = connections_.insert(
+      connections_.end(), {.peer = std::move(peer), .fd = second, .since = Now(), .timer = {}});
   const auto on_event = [this, connection](uint32_t events) { OnEvent(connection, events); };
   // Edges: told whenever more has come, although it is gRPC that reads.
   if (second < 0 || !loop_->Watch(second, EPOLLIN | EPOLLET, on_event).ok()) {
@@ -222,12 +258,13 @@ void Listener::Forget(Connections::iterator connection) {
   loop_->Unwatch(connection->fd);
   shutdown(connection->fd, SHUT_RDWR);  // gRPC's descriptor sees it too, and is closed by gRPC
   close(connection->fd);
-  if (connection->stranger) --strangers_;
+  if (connection->stranger) StrangerLeft(/*is_known=*/false);
   const auto found = by_peer_.find(connection->peer);
   if (found != by_peer_.end() && found->second == connection) by_peer_.erase(found);
   const std::string peer = connection->stranger ? "" : connection->peer;
   connections_.erase(connection);
   if (gone_ && !peer.empty()) gone_(peer);
+  ServeWaiting();
 }
 
 void Listener::Admit(const std::string& peer, const std::string& member,
@@ -235,7 +272,7 @@ void Listener::Admit(const std::string& peer, const std::string& member,
   const auto found = by_peer_.find(peer);
   if (found == by_peer_.end() && gone_) gone_(peer);
   if (found == by_peer_.end() || !std::exchange(found->second->stranger, false)) return;
-  --strangers_;
+  StrangerLeft(/*is_known=*/true);
   const auto connection = found->second;
   connection->member = member;
   loop_->CancelTimer(connection->timer);
@@ -247,7 +284,8 @@ void Listener::Admit(const std::string& peer, const std::string& member,
   loop_->Unwatch(connection->fd);
   const Status watched = loop_->Watch(
       connection->fd, 0, [this, connection](uint32_t events) { OnEvent(connection, events); });
-  if (!watched.ok()) Forget(connection);
+  if (!watched.ok()) return Forget(connection);
+  ServeWaiting();
 }
 
 void Listener::Cut(const std::string& peer) {
@@ -256,6 +294,9 @@ void Listener::Cut(const std::string& peer) {
 }
 
 void Listener::CutAll() {
+  if (turn_timer_) loop_->CancelTimer(*turn_timer_);
+  turn_timer_.reset();
+  for (const Waiting& one : std::exchange(waiting_, {})) close(one.fd);
   while (!connections_.empty()) Forget(connections_.begin());
 }
 

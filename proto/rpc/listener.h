@@ -3,15 +3,20 @@
 //
 // Why gRPC's own listener is not used: it accepts any number of connections, and stops for good
 // when the process runs out of descriptors. gRPC also reads a whole message, even of gigabytes,
-// before it finds the message too long. This listener keeps at most kMaxStrangers strangers (a new
-// one replaces the oldest). It cuts a stranger after kStrangerLimit, or after about
-// kMaxStrangerBytes. It watches and cuts a connection through a second descriptor of the socket.
+// before it finds the message too long. This listener keeps at most kMaxStrangers strangers, cuts a
+// stranger after kStrangerLimit, or after about kMaxStrangerBytes, and watches and cuts a
+// connection through a second descriptor of the socket.
+//
+// What if more come? If those before them prove who they are, it is a crowd, as of workers whose
+// coordinator is back: the others wait, and cost a descriptor each. If they do not, it is an
+// attack, and a new one replaces the oldest, so that whoever knows the secret gets in all the same.
 //
 // Threads: create, call and destroy a Listener on the loop's thread. PeerText and PeerTextOf: any
 // thread.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -27,6 +32,11 @@
 namespace longhaul {
 
 inline constexpr size_t kMaxStrangers = 128;
+// Connections that wait until one of kMaxStrangers is known or gone. gRPC does not have them yet.
+inline constexpr size_t kMaxWaitingStrangers = 1024;
+// How long a stranger keeps its place from those that wait. A handshake takes milliseconds, but the
+// processor has many of them to do.
+inline constexpr absl::Duration kStrangerTurn = absl::Seconds(2);
 // How long a connection may stay a stranger. This is enough for connecting, HTTP/2's greeting and
 // four messages on a long line. It is more than a data link's Acceptor allows.
 inline constexpr absl::Duration kStrangerLimit = absl::Seconds(8);
@@ -74,7 +84,12 @@ class Listener {
     std::string member = {};
     int fd = -1;
     bool stranger = true;
+    MonoTime since;
     EventLoop::TimerId timer;
+  };
+  struct Waiting {
+    int fd = -1;
+    std::string peer;
   };
   using Connections = std::list<Connection>;
 
@@ -82,6 +97,11 @@ class Listener {
   Status Listen();
   void AcceptSome();
   void Take(int fd, std::string peer);
+  void Begin(int fd, std::string peer);
+  // Gives places to those that wait.
+  void ServeWaiting();
+  bool IsCrowd() const;
+  void StrangerLeft(bool is_known);
   void Pause(int error);
   void OnEvent(Connections::iterator connection, uint32_t events);
   void Forget(Connections::iterator connection);
@@ -94,7 +114,11 @@ class Listener {
   Connections connections_;  // oldest first
   std::unordered_map<std::string, Connections::iterator> by_peer_;
   size_t strangers_ = 0;
-  std::optional<EventLoop::TimerId> pause_timer_;
+  std::deque<Waiting> waiting_;  // oldest first
+  // What became of strangers since there was no place for more: of a crowd most become known.
+  size_t known_ = 0, lost_ = 0;
+  bool is_serving_ = false;
+  std::optional<EventLoop::TimerId> pause_timer_, turn_timer_;
 };
 
 // Returns the peer of a connected socket, in the form of PeerText; "" if the connection is gone.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <string>
 
-#include "base/hash.h"
 #include "proto/wire/little_endian.h"
 
 namespace longhaul::wire {
@@ -55,16 +54,6 @@ Status CheckRanges(const TensorHeader& header) {
 
 }  // namespace
 
-uint64_t RunTag(const RunId& run) {
-  // The digest as text is what base/hash.h gives; its first 16 digits are the first 8 bytes.
-  uint64_t tag = 0;
-  const std::string digest = Sha256Hex(run.value());
-  for (int i = 0; i < 8; ++i) {
-    tag |= static_cast<uint64_t>(std::stoul(digest.substr(2 * i, 2), nullptr, 16)) << (8 * i);
-  }
-  return tag;
-}
-
 void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensorHeaderBytes> out) {
   std::ranges::fill(out, std::byte{0});
   PutLe<uint32_t>(out, 0, kTensorMagic);
@@ -74,7 +63,7 @@ void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensor
                  static_cast<uint8_t>((header.validation ? kFlagValidation : 0) |
                                       (header.clean ? kFlagClean : 0) |
                                       (header.sampling ? kFlagSampling : 0)));
-  PutLe<uint64_t>(out, 8, header.run);
+  PutLe<uint64_t>(out, 8, header.stamp.value());
   PutLe<uint64_t>(out, 16, header.epoch.value());
   PutLe<uint64_t>(out, 24, header.step.value());
   PutLe<uint32_t>(out, 32, header.replica);
@@ -124,7 +113,7 @@ StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes) {
   header.clean = (flags & kFlagClean) != 0;
   header.sampling = (flags & kFlagSampling) != 0;
   header.number = GetLe<uint32_t>(bytes, 88);
-  header.run = GetLe<uint64_t>(bytes, 8);
+  header.stamp = Stamp(GetLe<uint64_t>(bytes, 8));
   header.epoch = Epoch(GetLe<uint64_t>(bytes, 16));
   header.step = Step(GetLe<uint64_t>(bytes, 24));
   header.replica = GetLe<uint32_t>(bytes, 32);

@@ -4,20 +4,21 @@
 //
 //   offset size  field
 //        0    4  magic "LHTN"
-//        4    2  version (1)
+//        4    2  version (2)
 //        6    1  kind              TensorKind below; 4 is free
 //        7    1  flags             value 1: of a validation pass; value 2, only with value 1:
 //                                  the pass sends fp32 tensors, without the edge's codecs; value
 //                                  4 alone: of a sampling pass, which sends fp32 tensors, too
-//        8    8  run               RunTag below: first 8 bytes of SHA-256 of the run's id
-//       16    8  epoch             number of the attempt at the run (Epoch, base/ids.h)
+//        8    8  stamp             of the assignment that the sender carries out (Stamp,
+//        base/ids.h)
+//       16    8  epoch             number of the attempt at the run (Epoch, base/ids.h), for people
 //       24    8  step              optimizer step
 //       32    4  replica           data-parallel replica of the sender, from 0
 //       36    4  microbatch        from 0; kind 8: number of the message on its link, modulo 2^32
 //       40    4  edge              EdgeId, base/ids.h
 //       44    1  direction         0 forward (activations), 1 backward (gradients)
 //       45    1  reserved, zero
-//       46    2  extension_bytes   size of an extension after this header; zero in version 1
+//       46    2  extension_bytes   size of an extension after this header; zero in version 2
 //       48    4  shard             now always 0; for tensors sent in parts by several ranks
 //       52    4  shards            now always 1
 //       56    4  slice             number of the sequence chunk (Slice, base/ids.h), from 0
@@ -40,7 +41,7 @@
 namespace longhaul::wire {
 
 inline constexpr size_t kTensorHeaderBytes = 96;
-inline constexpr uint16_t kTensorVersion = 1;
+inline constexpr uint16_t kTensorVersion = 2;
 
 enum class TensorKind : uint8_t {
   kChunk = 1,           // a chunk of a blob, in `direction`
@@ -61,7 +62,7 @@ struct TensorHeader {
   bool clean = false;     // only with `validation`: the pass sends fp32 tensors
   bool sampling = false;  // never with `validation`
   uint32_t number = 0;    // only with `sampling`
-  uint64_t run = 0;
+  Stamp stamp;
   Epoch epoch;
   Step step;
   uint32_t replica = 0;
@@ -74,9 +75,6 @@ struct TensorHeader {
   uint32_t chunk = 0, chunks = 1;
   friend bool operator==(const TensorHeader&, const TensorHeader&) = default;
 };
-
-// Returns the header's field `run` for a run.
-uint64_t RunTag(const RunId& run);
 
 void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensorHeaderBytes> out);
 // Decodes the first 96 bytes of `bytes`; more may follow. Checks only the form: magic, version,

@@ -111,6 +111,15 @@ auto* FindIn(Items& items, const Matches& matches) {
 
 }  // namespace
 
+Stamp StampOf(std::string_view hash) {
+  if (hash.size() < sizeof(uint64_t)) return Stamp();
+  uint64_t stamp = 0;
+  for (size_t i = 0; i < sizeof(stamp); ++i) {
+    stamp |= uint64_t{static_cast<uint8_t>(hash[i])} << (8 * i);
+  }
+  return Stamp(stamp);
+}
+
 std::string ToString(const CellId& id) {
   if (id.replica == 0) return fmt::format("stage {}", id.stage);
   return fmt::format("stage {} of replica {}", id.stage, id.replica);

@@ -168,6 +168,10 @@ struct DataSet {
 };
 
 // The decisions of a plan, and everything that a worker needs for them.
+// Returns the number that the first 8 bytes of `hash` are, in little-endian order. Stamp(0): it has
+// fewer bytes.
+Stamp StampOf(std::string_view hash);
+
 struct Assignment {
   RunId run;
   Epoch epoch;              // number of the attempt at the run (base/ids.h)
@@ -181,6 +185,11 @@ struct Assignment {
   uint32_t slices = 1;
   // True: all links between the run's workers are encrypted (transport::LinkOptions::sealed).
   bool sealed = false;
+  // The leader that made this assignment. Assignments of versions before 9 of the protocol have
+  // neither these fields nor a hash.
+  uint64_t term = 0;
+  Tenure tenure;
+  std::string hash;  // 32 bytes: names the assignment; secrets of links are made of it
   DataSet data;
   // Microbatches that all replicas together read before start_step. nullopt (a plan of an older
   // version): start_step x the microbatches that a step has by the run file.
@@ -188,6 +197,7 @@ struct Assignment {
   std::vector<Cell> cells;  // by their ids
   std::vector<Edge> edges;  // by their ids
 
+  Stamp stamp() const { return StampOf(hash); }
   // Returns the cell's index in `cells` and in other vectors by cell, or cells.size() if there is
   // no such cell.
   size_t PlaceOf(const CellId& id) const;

@@ -118,8 +118,8 @@ void PutReports(const Corpus& corpus) {
                    Act(kAsk + 16 * 3, "a") + Report(trace) + Act(kAsk + 16 * 6) + Report(samples) +
                    Report(heartbeat) + Act(kAsk + 16));
     v1::Hello hello;
-    hello.set_protocol_min(8);
-    hello.set_protocol_max(8);
+    hello.set_protocol_min(9);
+    hello.set_protocol_max(9);
     hello.set_incarnation("2");
     hello.set_run_id(run);
     hello.set_epoch(1);

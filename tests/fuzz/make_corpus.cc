@@ -119,7 +119,7 @@ void PutFrames(const Corpus& corpus) {
 
   LinkHello hello{.stage = 1, .version_min = 1, .version_max = 9};
   hello.key.run = RunId("demo-ab12cd");
-  hello.key.epoch = Epoch(3);
+  hello.key.stamp = Stamp(3);
   const std::pair<const char*, std::vector<std::byte>> payloads[] = {
       {"hello", EncodeHello(hello)},
       {"welcome", EncodeWelcome({.stage = 1, .version = 1})},

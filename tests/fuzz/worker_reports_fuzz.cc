@@ -69,6 +69,10 @@ class HostileMembers {
     if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
     // A session ends with a second hello, and with what is not admitted.
     if (message.has_hello() || !AdmitReport(&message).ok()) return false;
+    // A member knows the stamp of its assignment, and nobody guesses it.
+    if (message.stamp() == 0) {
+      message.set_stamp(coordinator_.StampAt(message.run_id(), message.epoch()));
+    }
     coordinator_.Tick(coordinator_.Said(worker, std::move(message)));
     return true;
   }

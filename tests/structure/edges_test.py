@@ -17,7 +17,7 @@ STATE = ["coordinator/state/" + folder for folder in
 STATE_BASE = BASE + RUN + ["messages", "planner", "coordinator/state/books",
                            *("coordinator/state/" + header for header in (
                                "blob_names.h", "commands.h", "events.h", "ids.h", "layer_times.h", "member_limits.h",
-                               "options.h",
+                               "once.h", "options.h",
                                "resume.h", "run_record.h", "text.h"))]
 ALLOWED = {
     "base": [],
@@ -32,6 +32,8 @@ ALLOWED = {
     "proto/rpc": BASE + ["proto/identity"],
     # How a program becomes and is a member: what workers, the CLI and clusters share.
     "proto/member": BASE + ["proto/identity", "proto/rpc", "messages"],
+    # The third voter beside two coordinators: its rules, and the program.
+    "proto/witness": BASE + ["proto/identity", "proto/member", "proto/rpc", "messages"],
     "codec": BASE,
     "python/ops": BASE + ["codec"],
     "run/model": BASE,
@@ -57,7 +59,8 @@ ALLOWED = {
     # Who may meet whom at a relay, and the relay itself.
     "transport/relay": BASE + ["proto/rpc", "proto/wire"],
     # What backends of byte streams share.
-    "transport/p2p/stream": BASE + ["proto/wire", "transport/p2p", "transport/relay/socket.h"],
+    "transport/p2p/stream": BASE + ["proto/wire", "transport/p2p", "transport/relay/congestion.h",
+                             "transport/relay/socket.h"],
     "transport/p2p/relay": BASE + ["proto/wire", "transport/p2p", "transport/p2p/stream",
                                    "transport/relay/socket.h", "transport/relay/ticket.h"],
     "transport/p2p/tcp": BASE + ["proto/rpc", "transport/p2p", "transport/p2p/stream", "transport/relay/socket.h"],
@@ -117,16 +120,21 @@ ALLOWED = {
     "coordinator/state/recovery": STATE_BASE + STATE[:4],
     "coordinator/state/queries": STATE_BASE + STATE[:6],
     "coordinator/state/sessions": STATE_BASE + STATE[:7],
-    "coordinator/store": BASE + RUN + ["messages", "proto/identity", "codec", "coordinator/state"],
+    "coordinator/store": BASE + RUN + ["messages", "proto/identity", "codec", "coordinator/lead/history.h",
+                                       "coordinator/state"],
     # Programs of run files, and exports for them.
     "coordinator/hooks": BASE + RUN + ["messages", "coordinator/state", "coordinator/store"],
+    # Which of two coordinators leads: pure.
+    "coordinator/lead": BASE + ["proto/witness/rules.h"],
     # A coordinator that follows another, and which of them commands.
-    "coordinator/standby": BASE + ["messages", "proto/identity", "proto/member", "proto/rpc", "coordinator/store"],
+    "coordinator/standby": BASE + ["messages", "proto/identity", "proto/member", "proto/rpc", "proto/witness",
+                                   "coordinator/lead", "coordinator/store"],
     # What people are shown of replies, on the command line and in the dashboard.
     "coordinator/view": BASE + ["run/plan", "messages"],
     "coordinator/http": BASE + ["messages", "coordinator/view"],
     "coordinator/rpc": BASE + RUN + ["messages", "proto/identity", "proto/rpc", "codec", "transport/relay",
-                                     "planner", "coordinator/hooks", "coordinator/http", "coordinator/standby",
+                                     "planner", "coordinator/hooks", "coordinator/http", "coordinator/lead",
+                                     "coordinator/standby",
                                      "coordinator/state", "coordinator/store"],
     "deploy/cluster": BASE + ["run/file", "messages", "proto/member", "proto/rpc"],
     "cli": BASE + ["base/http"] + RUN + ["messages", "proto/member", "proto/rpc", "codec",
@@ -142,10 +150,10 @@ ALLOWED = {
 PROGRAMS = {
     "programs/longhaul.cc": ["base", "cli", "deploy"],
     "programs/longhaul_codec.cc": ["base", "codec"],
-    "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "coordinator/rpc", "coordinator/standby",
+    "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "proto/witness", "coordinator/rpc", "coordinator/standby",
                                          "coordinator/state", "coordinator/store"],
     "programs/longhaul_generate.cc": ["base", "run", "worker/stage"],
-    "programs/longhaul_worker.cc": ["base", "run/kinds", "proto/member", "proto/rpc", "messages", "programs", "transport/p2p",
+    "programs/longhaul_worker.cc": ["base", "run/kinds", "proto/member", "proto/rpc", "proto/witness", "messages", "programs", "transport/p2p",
                                     "transport/relay", "worker"],
     "programs/longhaul_worker_flags.cc": ["base", "run/kinds", "proto/rpc", "programs", "worker/agent"],
     "programs/longhaul_worker_flags.h": ["base", "run/kinds", "worker/agent"],
@@ -160,7 +168,7 @@ FOREIGN = {
     r"(torch|ATen|c10)/": ["worker/stage", "python/ops"],
     r"ucp/|ucs/|uct/": ["transport/p2p/ucx"],
     r"openssl/": ["base", "proto/identity", "proto/member"],
-    r"grpcpp/|grpc/": ["proto/rpc", "proto/member", "transport/p2p/grpc", "worker/agent", "worker/epoch", "worker/shards", "coordinator/rpc", "coordinator/standby",
+    r"grpcpp/|grpc/": ["proto/rpc", "proto/member", "proto/witness", "transport/p2p/grpc", "worker/agent", "worker/epoch", "worker/shards", "coordinator/rpc", "coordinator/standby",
                           "cli"],
     r"transport/p2p/\w+/factory\.h": ["transport/p2p"],
     r"sqlite3\.h": ["coordinator/store"],

@@ -68,8 +68,8 @@ inline v1::LayerTimes SmallTimes() {
 // "id-NAME".
 inline v1::Hello HelloOf(const std::string& name, const std::string& incarnation = "1") {
   v1::Hello hello;
-  hello.set_protocol_min(8);
-  hello.set_protocol_max(8);
+  hello.set_protocol_min(9);
+  hello.set_protocol_max(9);
   hello.set_worker_id("id-" + name);
   hello.set_incarnation(name + "-" + incarnation);
   hello.set_name(name);
@@ -159,9 +159,17 @@ class Coordinator {
         events.push_back(event->event);
       } else if (const auto* step = std::get_if<write::StepDone>(&write)) {
         steps[step->run.value()][step->step.step()] = step->step;
+      } else if (const auto* call = std::get_if<write::Answered>(&write)) {
+        answered.push_back(call->call);
       }
     }
-    for (const Command& command : last.commands) commands.push_back(command);
+    for (const Command& command : last.commands) {
+      commands.push_back(command);
+      const auto* to = std::get_if<command::ToWorker>(&command);
+      if (to != nullptr && (to->message.has_measure() || to->message.has_assign())) {
+        stamps_[{to->message.run_id(), to->message.epoch()}] = to->message.stamp();
+      }
+    }
     std::vector<Event> answers;
     for (const Command& command : last.commands) {
       if (auto answer = AnswerTo(command)) answers.push_back(*std::move(answer));
@@ -174,6 +182,7 @@ class Coordinator {
   void Restart() {
     const uint64_t next = events.empty() ? 1 : events.back().sequence() + 1;
     StoredRuns stored{.runs = Stored()};
+    stored.answered = answered;
     for (const auto& [run, rows] : steps) {
       for (const auto& [step, row] : rows) stored.steps[RunId(run)].push_back(row);
     }
@@ -193,8 +202,12 @@ class Coordinator {
     }
   }
 
-  // A worker opens a session, which replaces the worker's earlier one in `sessions`.
+  // A worker opens a session, which replaces the worker's earlier one in `sessions`. A hello that
+  // names a run without a stamp gets the stamp of that epoch.
   SessionId Join(v1::Hello hello) {
+    if (!hello.run_id().empty() && hello.stamp() == 0) {
+      hello.set_stamp(StampAt(hello.run_id(), hello.epoch()));
+    }
     const SessionId session(next_session_++);
     const std::string name = hello.name();
     sessions[name] = session;
@@ -203,12 +216,18 @@ class Coordinator {
   }
   SessionId Join(const std::string& name) { return Join(HelloOf(name)); }
 
+  // Returns the stamp of the newest assignment or measurement of this epoch; 0: there was none.
+  uint64_t StampAt(const std::string& run, uint64_t epoch) const {
+    const auto found = stamps_.find({run, epoch});
+    return found == stamps_.end() ? 0 : found->second;
+  }
   // Returns an empty message about `run`. `epoch`: nullopt means the run's newest epoch. The run
   // must exist.
   v1::WorkerMessage About(const std::string& run, std::optional<uint64_t> epoch = {}) const {
     v1::WorkerMessage message;
     message.set_run_id(run);
     message.set_epoch(epoch ? *epoch : views().RunOf(run)->epoch());
+    message.set_stamp(StampAt(run, message.epoch()));
     return message;
   }
   // The next functions send one kind of message as `worker`, which must have joined: Times reports
@@ -327,6 +346,7 @@ class Coordinator {
     v1::WorkerMessage message;
     message.set_run_id(asked.run_id());
     message.set_epoch(asked.epoch());
+    message.set_stamp(asked.stamp());
     v1::ShardsChecked& answer = *message.mutable_shards_checked();
     answer.set_check(asked.check_shards().check());
     for (const v1::CheckpointFile& file : asked.check_shards().files()) {
@@ -356,6 +376,7 @@ class Coordinator {
     v1::WorkerMessage message;
     message.set_run_id(asked.run_id());
     message.set_epoch(asked.epoch());
+    message.set_stamp(asked.stamp());
     v1::LinkProbed& answer = *message.mutable_link_probed();
     answer.set_probe(asked.probe_link().probe());
     answer.set_goodput_bits_per_second(100e6);
@@ -443,11 +464,15 @@ class Coordinator {
   std::map<std::string, RunRecord> records;  // the rows of a store, by run id
   std::vector<v1::Event> events;
   std::map<std::string, std::map<uint64_t, v1::StepRecord>> steps;
+  std::vector<AnsweredCall> answered;
 
  private:
   void Keep(const RunRecord& record) {
     if (!records.contains(record.id.value())) order_.push_back(record.id.value());
     records[record.id.value()] = record;
+    if (!record.plan) return;
+    const Assignment& assignment = record.plan->assignment;
+    stamps_[{record.id.value(), assignment.epoch.value()}] = assignment.stamp().value();
   }
 
   std::optional<Event> AnswerTo(const Command& command) const {
@@ -482,6 +507,7 @@ class Coordinator {
   StateOptions options_;
   std::vector<std::string> order_;  // ids of `records`, in the order in which they were added
   uint64_t next_session_ = 1;
+  std::map<std::pair<std::string, uint64_t>, uint64_t> stamps_;  // by run and epoch
 };
 
 }  // namespace longhaul::coordinator

@@ -54,11 +54,12 @@ inline constexpr size_t kMaxFramePayloadBytes = size_t{64} * 1024;
 
 enum class Lane : uint8_t { kBulk = 0, kControl = 1 };
 
-// Names a link; both ends use the same key. `epoch` is the number of the run's attempt. `edge` is
-// the number of a pair of stages that exchange data (base/ids.h). A run id has 1 to 256 bytes.
+// Names a link; both ends use the same key. `stamp` names the assignment of stages that the link
+// belongs to. `edge` is the number of a pair of stages that exchange data (base/ids.h). A run id
+// has 1 to 256 bytes.
 struct LinkKey {
   RunId run;
-  Epoch epoch;
+  Stamp stamp;
   EdgeId edge;
   friend bool operator==(const LinkKey&, const LinkKey&) = default;
   friend auto operator<=>(const LinkKey&, const LinkKey&) = default;

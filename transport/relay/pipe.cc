@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "proto/rpc/listener.h"
 #include "transport/relay/socket.h"
 
 namespace longhaul::relay {
@@ -53,6 +54,8 @@ bool Pipe::Move(Direction& direction) {
                                 direction.end - direction.begin, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0) return WouldBlock();
     direction.begin += static_cast<size_t>(sent);
+    direction.line.Sent(direction.to, static_cast<size_t>(sent),
+                        [&] { return "relayed to " + PeerTextOf(direction.to); });
     carried_(static_cast<size_t>(sent));
   }
   return true;

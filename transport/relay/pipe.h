@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/event_loop.h"
+#include "transport/relay/congestion.h"
 
 namespace longhaul::relay {
 
@@ -38,6 +39,7 @@ class Pipe : public std::enable_shared_from_this<Pipe> {
     std::vector<std::byte> buffer = std::vector<std::byte>(kPipeBufferBytes);
     size_t begin = 0, end = 0;  // of the waiting bytes in the buffer
     bool ended = false;         // no more bytes will arrive
+    SendingLine line;           // of `to`
     bool Waits() const { return begin < end; }
     bool MayRead() const { return !ended && !Waits(); }
   };

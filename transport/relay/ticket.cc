@@ -41,13 +41,14 @@ std::string ProofOf(std::string_view key, std::string_view claim, std::string_vi
 
 }  // namespace
 
-std::string ScopeOf(std::string_view link_secret, uint64_t epoch) {
-  return HmacSha256(link_secret, fmt::format("relays of epoch {}", epoch)).substr(0, kScopeBytes);
+std::string ScopeOf(std::string_view link_secret, std::string_view tag) {
+  return HmacSha256(link_secret, fmt::format("relays of {}", tag)).substr(0, kScopeBytes);
 }
 
-std::string NameOf(std::string_view link_secret, uint64_t epoch, std::string_view link) {
-  return ScopeOf(link_secret, epoch) + HmacSha256(link_secret, fmt::format("meeting of {}", link))
-                                           .substr(0, kNameBytes - kScopeBytes);
+std::string NameOf(std::string_view link_secret, std::string_view tag, std::string_view link) {
+  return ScopeOf(link_secret, tag) +
+         HmacSha256(link_secret, fmt::format("meeting of {} in {}", link, tag))
+             .substr(0, kNameBytes - kScopeBytes);
 }
 
 Ticket MakeTicket(std::string_view relay_secret, std::string_view name, uint64_t until_s) {

@@ -11,9 +11,9 @@
 //              key, over the answer's other fields and the nonce
 //   relay  ->  one byte, RelayWord; after kJoined follow the bytes that the other end sends
 //
-// A ticket's name begins with its scope, which the tickets of one epoch of a run share. The
-// coordinator tells its relays which scopes count now, so a ticket ends with its epoch: when the
-// run ends, or goes on without a worker that was revoked.
+// A ticket's name begins with its scope, which the tickets of one assignment of a run share. The
+// coordinator tells its relays which scopes count now, so a ticket ends with its assignment: when
+// the run ends, or goes on without a worker that was revoked.
 //
 // A way is a relay's address with a ticket, as text: "203.0.113.7:7071#" and hexadecimal digits. A
 // way without a host, ":7071#...", means a relay at the coordinator's host, which each worker
@@ -50,11 +50,12 @@ struct Ticket {
   std::string key;       // secret, known only to the relay, the coordinator and the two ends
 };
 
-// Returns the scope of the tickets of one epoch, from the link secret of its run.
-std::string ScopeOf(std::string_view link_secret, uint64_t epoch);
-// Returns the name of the ticket for one link of an epoch. `link`: text that is different for each
-// link with this secret.
-std::string NameOf(std::string_view link_secret, uint64_t epoch, std::string_view link);
+// Returns the scope of the tickets of one assignment, from the link secret of its run. `tag`: bytes
+// that are different for each assignment.
+std::string ScopeOf(std::string_view link_secret, std::string_view tag);
+// Returns the name of the ticket for one link of an assignment. `link`: text that is different for
+// each link of it.
+std::string NameOf(std::string_view link_secret, std::string_view tag, std::string_view link);
 
 // Makes a ticket. `name` must have kNameBytes, and `relay_secret` kSecretBytes.
 Ticket MakeTicket(std::string_view relay_secret, std::string_view name, uint64_t until_s);

@@ -18,6 +18,14 @@
 #include "worker/pipeline/boundary_messages.h"
 
 namespace longhaul::worker {
+namespace {
+
+Topic TopicOf(const EpochRun& run) {
+  return {.run = run.run().value(), .epoch = run.epoch().value(), .stamp = run.stamp().value()};
+}
+
+}  // namespace
+
 Agent::Agent(const Resources& resources)
     : resources_(resources),
       reach_checks_(resources.transports, resources.send),
@@ -39,17 +47,20 @@ void Agent::Shutdown() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool Agent::IsCurrent(const v1::WorkerCommand& command) const {
-  return run_ && run_->run() == RunId(command.run_id()) && run_->epoch() == Epoch(command.epoch());
-}
-
-bool Agent::IsNext(const v1::WorkerCommand& command) const {
-  return next_ && next_->run_id() == command.run_id() && next_->epoch() == command.epoch();
-}
-
-bool Agent::IsBeingMeasured(const v1::WorkerCommand& command) const {
-  return command.has_measure() && measure_ && measure_->run_id() == command.run_id() &&
-         measure_->epoch() == command.epoch();
+Desk Agent::DeskNow() const {
+  Desk desk;
+  if (run_) {
+    desk.stage = TopicOf(*run_);
+    desk.stage_leaves = run_leaves_;
+  }
+  if (next_) desk.next = TopicOf(*next_);
+  if (measure_) desk.measuring = TopicOf(*measure_);
+  if (probe_) {
+    desk.probe = {.topic = TopicOf(probe_->command()),
+                  .number = probe_->command().probe_link().probe(),
+                  .answered = probed_.has_value()};
+  }
+  return desk;
 }
 
 void Agent::Handle(v1::WorkerCommand command) {
@@ -99,6 +110,7 @@ void Agent::Handle(v1::WorkerCommand command) {
 
 bool Agent::HandleHere(v1::WorkerCommand command) {
   const std::lock_guard lock(mutex_);
+  const Meant meant = WhatIsMeant(DeskNow(), command);
   switch (command.body_case()) {
     case v1::WorkerCommand::kMeasure:
     case v1::WorkerCommand::kProbeLink:
@@ -106,29 +118,30 @@ bool Agent::HandleHere(v1::WorkerCommand command) {
       HandleWork(std::move(command));
       return true;
     case v1::WorkerCommand::kStart:
-      if (IsCurrent(command)) run_->Start();
+      if (meant.stage) run_->Start();
       return true;
     case v1::WorkerCommand::kStop:
-      if (IsCurrent(command)) run_->RequestStop();
+      if (meant.stage) run_->RequestStop();
       return true;
     case v1::WorkerCommand::kRetune:
-      if (IsCurrent(command)) run_->RequestRetune(command.retune());
+      if (meant.stage) run_->RequestRetune(command.retune());
       return true;
     case v1::WorkerCommand::kTakeSamples:
-      if (IsCurrent(command)) run_->RequestSamples(command.take_samples());
+      if (meant.stage) run_->RequestSamples(command.take_samples());
       return true;
     case v1::WorkerCommand::kReaddress:
-      if (IsCurrent(command)) run_->Readdress(command.readdress());
+      if (meant.stage) run_->Readdress(command.readdress());
       // The assignment may still wait behind other work: its run gets the new address when it
       // begins.
-      if (IsNext(command)) next_moves_.push_back(command.readdress());
+      if (meant.next) next_moves_.push_back(command.readdress());
       return true;
     case v1::WorkerCommand::kAbort:
-      if (IsNext(command)) next_.reset();
-      if (IsCurrent(command)) {
+      if (meant.next) next_.reset();
+      if (meant.stage) {
+        run_leaves_ = true;
         run_->Cancel(command.abort().reason(), command.abort().finished());
       }
-      if (probe_ && probe_->BelongsTo(command)) probe_->Cancel();
+      if (meant.probe) probe_->Cancel();
       return true;
     default:
       return false;
@@ -136,29 +149,30 @@ bool Agent::HandleHere(v1::WorkerCommand command) {
 }
 
 void Agent::HandleWork(v1::WorkerCommand command) {
+  const Desk desk = DeskNow();
+  switch (NewWorkOf(desk, command)) {
+    case NewWork::kBegin:
+      break;
+    case NewWork::kUnderWay:
+      return;
+    case NewWork::kSayReady:
+      return run_->SayReady();
+    case NewWork::kSayProbed:
+      return resources_.send(*probed_);
+    case NewWork::kRefuse:
+      return resources_.send(RefusalOf(desk, command));
+  }
   if (command.has_assign()) {
-    // The coordinator repeats an assignment whose answer it has not heard, for example after its
-    // restart.
-    if (IsCurrent(command)) {
-      run_->SayReady();
-      return;
-    }
-    // A newer epoch has overtaken this command.
-    if (run_ && run_->run() == RunId(command.run_id()) && run_->epoch() > Epoch(command.epoch())) {
-      return;
-    }
     // Before the epoch reads its checkpoint: an older transfer must not replace its files.
     resources_.transfers->EpochBegins(RunId(command.run_id()), Epoch(command.epoch()));
     if (resources_.folders != nullptr) {
       resources_.folders->EpochBegins(RunId(command.run_id()), Epoch(command.epoch()));
     }
   }
-  if (IsBeingMeasured(command)) return;
-  if (probe_ && probe_->IsOf(command)) {
-    if (probed_) resources_.send(*probed_);
-    return;
+  if (run_) {
+    run_leaves_ = true;
+    run_->Cancel("the coordinator has other work");
   }
-  if (run_) run_->Cancel("the coordinator has other work");
   if (probe_) probe_->Cancel();
   next_ = std::move(command);
   next_moves_.clear();
@@ -207,7 +221,8 @@ void Agent::Loop() {
     for (const v1::Readdress& moved : std::exchange(next_moves_, {})) run->Readdress(moved);
     // Set before the lock is released, so that Start and Abort find the run.
     run_ = run;
-    traced_ = {run->run(), run->epoch(), run->cell(), run->trace()};
+    run_leaves_ = false;
+    traced_ = {TopicOf(*run), run->cell(), run->trace()};
     lock.unlock();
     run->Run();
     std::unique_ptr<ResidentStage> resident = run->TakeResident();
@@ -246,13 +261,10 @@ void Agent::SendTrace(const v1::WorkerCommand& command) {
   Traced traced;
   {
     const std::lock_guard lock(mutex_);
-    if (traced_.run == RunId(command.run_id()) && traced_.epoch == Epoch(command.epoch())) {
-      traced = traced_;
-    }
+    if (traced_.topic == TopicOf(command)) traced = traced_;
   }
   v1::WorkerMessage message;
-  message.set_run_id(command.run_id());
-  message.set_epoch(command.epoch());
+  SetTopic(TopicOf(command), &message);
   v1::StageTrace& trace = *message.mutable_trace();
   if (traced.log) trace = traced.log->Take(command.send_trace().steps());
   *trace.mutable_cell() = ToProto(traced.cell);
@@ -262,8 +274,7 @@ void Agent::SendTrace(const v1::WorkerCommand& command) {
 
 void Agent::Measure(const v1::WorkerCommand& command) {
   v1::WorkerMessage message;
-  message.set_run_id(command.run_id());
-  message.set_epoch(command.epoch());
+  SetTopic(TopicOf(command), &message);
   const StatusOr<v1::LayerTimes> times = TimesOf(command);
   const bool lost = cuda::IsDeviceLost(times.status());
   if (times.ok()) {
@@ -320,9 +331,11 @@ StatusOr<v1::LayerTimes> Agent::TimesOf(const v1::WorkerCommand& command) {
 void Agent::FillHello(v1::Hello* hello) const {
   const std::lock_guard lock(mutex_);
   if (!resident_said_.run_id().empty()) *hello->mutable_resident() = resident_said_;
-  if (!run_) return;
+  // A stage that was told to end is none that a coordinator can go on with.
+  if (!run_ || run_leaves_) return;
   hello->set_run_id(run_->run().value());
   hello->set_epoch(run_->epoch().value());
+  hello->set_stamp(run_->stamp().value());
   *hello->mutable_cell() = ToProto(run_->cell());
 }
 
@@ -337,12 +350,9 @@ std::optional<StageReading> Agent::Reading() const {
   return run_ ? std::optional(run_->Reading()) : std::nullopt;
 }
 
-bool Agent::CurrentRun(std::string* run_id, uint64_t* epoch) const {
+std::optional<Topic> Agent::CurrentRun() const {
   const std::lock_guard lock(mutex_);
-  if (!run_) return false;
-  *run_id = run_->run().value();
-  *epoch = run_->epoch().value();
-  return true;
+  return run_ ? std::optional(TopicOf(*run_)) : std::nullopt;
 }
 
 }  // namespace longhaul::worker

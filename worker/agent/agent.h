@@ -5,9 +5,9 @@
 //
 // Handle, FillHello, FillHeartbeat and Reading are thread-safe and do not wait for a command in
 // progress. Handle itself deletes the files of a dropped checkpoint, which may take a while. A
-// repeated command does no harm. Start, Stop and Retune do nothing if they name another run or
-// epoch than the current one. Readdress and Abort also act on queued work of the run and epoch that
-// they name, and Abort on its link probe.
+// repeated command does no harm. Which work a command is about, desk.h decides: Start, Stop and
+// Retune do nothing if they name another assignment than the current one. Readdress and Abort also
+// act on queued work of the assignment that they name, and Abort on its link probe.
 #pragma once
 
 #include <condition_variable>
@@ -22,6 +22,7 @@
 #include "base/ids.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/plan/plan.h"
+#include "worker/agent/desk.h"
 #include "worker/epoch/epoch_run.h"
 #include "worker/epoch/resources.h"
 #include "worker/measuring/link_probe.h"
@@ -48,9 +49,8 @@ class Agent {
   void FillHeartbeat(v1::Heartbeat* heartbeat) const;
   // Returns metrics of the current stage; nullopt: there is no current stage.
   std::optional<StageReading> Reading() const;
-  // Sets `*run_id` and `*epoch` to the current run and epoch, for log lines. False: there is no
-  // current run, and nothing is set.
-  bool CurrentRun(std::string* run_id, uint64_t* epoch) const;
+  // Returns the current run, epoch and assignment, for log lines. nullopt: there is no current run.
+  std::optional<Topic> CurrentRun() const;
 
  private:
   void Loop();
@@ -64,10 +64,8 @@ class Agent {
   // Called on the agent's thread; the caller holds mutex_. DropResident releases it for a while.
   void KeepResident(std::unique_ptr<ResidentStage> resident);
   void DropResident(std::unique_lock<std::mutex>& lock, const std::string& why);
-  // Return whether the command is about run_, next_ or measure_. The caller holds mutex_.
-  bool IsCurrent(const v1::WorkerCommand& command) const;
-  bool IsNext(const v1::WorkerCommand& command) const;
-  bool IsBeingMeasured(const v1::WorkerCommand& command) const;
+  // Returns what is at hand. The caller holds mutex_.
+  Desk DeskNow() const;
 
   const Resources resources_;
   ReachChecks reach_checks_;
@@ -79,11 +77,11 @@ class Agent {
   std::shared_ptr<LinkProbe> probe_;          // in progress, or the last one
   std::optional<v1::WorkerMessage> probed_;   // answer of probe_, once there is one
   std::shared_ptr<EpochRun> run_;             // in progress
+  bool run_leaves_ = false;                   // run_ was told to end
   v1::Resident resident_said_;                // what Hello tells of resident_; no run_id: nothing
   // The trace of the last stage here, kept until the next stage begins.
   struct Traced {
-    RunId run;
-    Epoch epoch;
+    Topic topic;
     CellId cell;
     std::shared_ptr<TraceLog> log;
   };

@@ -21,7 +21,7 @@ bool IsReport(const v1::WorkerMessage& message) {
 }
 
 bool AreOfOneEpoch(const v1::WorkerMessage& a, const v1::WorkerMessage& b) {
-  return a.run_id() == b.run_id() && a.epoch() == b.epoch();
+  return a.run_id() == b.run_id() && a.epoch() == b.epoch() && a.stamp() == b.stamp();
 }
 
 }  // namespace

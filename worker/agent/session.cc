@@ -9,15 +9,14 @@
 
 #include "base/log.h"
 #include "base/peer_log.h"
+#include "base/units.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::worker {
 namespace {
 
-constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
-constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
-// Short, because a standby may be about to take over.
-constexpr absl::Duration kLongestBackOffOfSeveral = absl::Seconds(1);
+// How often the session looks at the silence of its coordinator.
+constexpr absl::Duration kLook = absl::Seconds(1);
 
 }  // namespace
 
@@ -31,7 +30,11 @@ uint64_t MemoryUsed() {
 }
 
 Session::Session(SessionOptions options)
-    : options_(std::move(options)), stub_(options_.access), thread_([this] { Loop(); }) {}
+    : options_(std::move(options)),
+      stub_(options_.access),
+      order_(options_.access->count(), options_.silence),
+      terms_(options_.terms),
+      thread_([this] { Loop(); }) {}
 
 Session::~Session() {
   {
@@ -71,30 +74,38 @@ bool Session::Sleep(absl::Duration duration) {
 }
 
 void Session::Loop() {
-  const absl::Duration longest =
-      options_.access->alone() ? kLongestBackOff : kLongestBackOffOfSeveral;
-  absl::Duration back_off = kFirstBackOff;
-  // Since the last pause.
-  size_t tried = 0;
-  bool welcomed = false;
   while (true) {
-    const Ending ending = Connect();
+    const SessionEnding ending = Connect();
     {
       const std::lock_guard lock(mutex_);
       if (!fatal_.ok() || closing_) return;
     }
-    welcomed |= ending.welcomed;
-    // Every coordinator is tried before a pause. One that serves, and merely refused this
-    // connection, is dialled again after the pause.
-    if (!ending.serves && ++tried < options_.access->count()) continue;
-    back_off = welcomed ? kFirstBackOff : std::min(2 * back_off, longest);
-    tried = 0;
-    welcomed = false;
-    if (!Sleep(back_off)) return;
+    const NextDial next = order_.After(ending);
+    if (next.pause > absl::ZeroDuration() && !Sleep(next.pause)) return;
   }
 }
 
-Session::Ending Session::Connect() {
+void Session::ReadLoop(Stream* stream, grpc::ClientContext* context) {
+  v1::WorkerCommand command;
+  bool noted = false;
+  while (stream->Read(&command)) {
+    if (!std::exchange(noted, true)) options_.access->NoteAuthority(*context);
+    if (!HandleCommand(std::move(command))) {
+      // Cancelled only here: after the coordinator has ended the stream, cancelling could hide its
+      // reason.
+      context->TryCancel();
+      break;
+    }
+    command.Clear();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    stream_ended_ = true;
+  }
+  changed_.notify_all();
+}
+
+SessionEnding Session::Connect() {
   grpc::ClientContext context;
   options_.access->Prepare(&context);
   out_of_place_.clear();
@@ -106,6 +117,8 @@ Session::Ending Session::Connect() {
     moved_ = false;
     welcomed_ = false;
     rejected_ = false;
+    silent_ = false;
+    heard_ = Now();
     outbox_.BeginSession();
   }
   const auto stub = stub_.Get();
@@ -117,32 +130,19 @@ Session::Ending Session::Connect() {
   v1::WorkerMessage hello;
   if (reached) {
     *hello.mutable_hello() = options_.hello();
-    hello.mutable_hello()->set_term(term_);
+    SayObeyed(terms_.obeyed(), hello.mutable_hello());
   }
   if (reached && stream->Write(hello)) {
     // gRPC allows one read and one write at a time, so writing has a thread of its own.
     std::thread writer([this, &stream] { WriteLoop(stream.get()); });
-    v1::WorkerCommand command;
-    bool noted = false;
-    while (stream->Read(&command)) {
-      if (!std::exchange(noted, true)) options_.access->NoteAuthority(context);
-      if (!HandleCommand(std::move(command))) {
-        // Cancelled only here: after the coordinator has ended the stream, cancelling could hide
-        // its reason.
-        context.TryCancel();
-        break;
-      }
-      command.Clear();
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      stream_ended_ = true;
-    }
-    changed_.notify_all();
+    std::thread watch;
+    if (!options_.access->alone()) watch = std::thread([this] { WatchSilence(); });
+    ReadLoop(stream.get(), &context);
     writer.join();
+    if (watch.joinable()) watch.join();
   }
   const Status status = FromGrpc(stream->Finish());
-  Ending ending;
+  SessionEnding ending;
   std::string news;
   {
     const std::lock_guard lock(mutex_);
@@ -179,22 +179,51 @@ std::string Session::NewsLocked(const std::string& address, const Status& status
   last = failure;
   if (!out_of_place_.empty()) return " " + out_of_place_;
   if (moved_) return ": this machine has another address towards it";
+  if (silent_) {
+    return fmt::format(": nothing was heard from it for {}",
+                       longhaul::FormatDuration(order_.SilenceLimit()));
+  }
   return fmt::format(": {}", status.ok() ? "closed the session" : Message(status));
 }
 
-std::string Session::WhyNotObeyed(uint64_t term) const {
-  if (term >= term_) return "";
-  return fmt::format("has {}, but one of term {} has taken over from it",
-                     term == 0 ? "no term" : fmt::format("term {}", term), term_);
+bool Session::Obeys(const v1::WorkerCommand& command, const std::string& address) {
+  if (ObedienceTo(terms_.obeyed(), command) == Obedience::kRefuse) {
+    out_of_place_ = WhyRefused(terms_.obeyed(), command);
+    return false;
+  }
+  // Keep stores a new leader before it returns.
+  const Status kept = terms_.Keep(ObeyedAfter(terms_.obeyed(), command, address), Now());
+  if (kept.ok()) return true;
+  out_of_place_ = fmt::format("is not obeyed: {}", Message(kept));
+  return false;
+}
+
+void Session::WatchSilence() {
+  std::unique_lock lock(mutex_);
+  while (!closing_ && !stream_ended_) {
+    const MonoTime until = heard_ + order_.SilenceLimit();
+    if (Now() >= until) {
+      silent_ = true;
+      context_->TryCancel();
+      return;
+    }
+    const MonoTime wake = std::min(until, Now() + kLook);
+    changed_.wait_until(lock, wake.ToChrono(), [this] { return closing_ || stream_ended_; });
+    // A process that stands still hears nobody.
+    if (const absl::Duration late = Now() - wake; late > kLook) heard_ = heard_ + late;
+  }
 }
 
 bool Session::HandleCommand(v1::WorkerCommand command) {
   const std::string address = stub_.address();
   // A refusal is a command as well: an old coordinator must not end this worker.
-  out_of_place_ = WhyNotObeyed(command.term());
-  if (!out_of_place_.empty()) return false;
-  term_ = command.term();
+  if (!Obeys(command, address)) return false;
   obeyed_ = address;
+  {
+    const std::lock_guard lock(mutex_);
+    heard_ = Now();
+  }
+  if (command.has_leader_beat()) return true;
   if (command.has_reject()) {
     LogAboutPeer(
         LogLevel::kError, address,

@@ -1,13 +1,10 @@
 // A worker's stream to its coordinator. The session dials, sends the hello and then reports, and
 // passes on the coordinator's commands. When the stream ends, it dials again after a pause, until
-// the coordinator refuses the worker for good (fatal). With several coordinators it dials the next
-// one at once, and pauses only after it has tried all.
+// the coordinator refuses the worker for good (fatal). dial_order.h says which coordinator is next,
+// and obedience.h whose commands are refused.
 //
-// A term is a number that grows each time a standby coordinator takes over. The session refuses
-// commands of an older term than the newest that it obeyed, because a coordinator may come back
-// without knowing that a standby has replaced it.
-//
-// Threads: two of its own. One of them calls `on_command`, which must not block. Send is
+// Threads: two of its own, and with several coordinators a third one, which ends a connection that
+// is silent. One of them calls `on_command`, which must not block. Send is
 // thread-safe and never blocks: reports wait until a coordinator is reachable, and recent ones are
 // repeated in each new session (report_outbox.h).
 #pragma once
@@ -27,7 +24,9 @@
 #include "base/status.h"
 #include "longhaul/v1/worker.grpc.pb.h"
 #include "proto/member/access.h"
+#include "worker/agent/dial_order.h"
 #include "worker/agent/report_outbox.h"
+#include "worker/agent/term_file.h"
 
 namespace longhaul::worker {
 
@@ -44,6 +43,8 @@ struct SessionOptions {
   std::function<void(v1::WorkerCommand)> on_command;  // on a session thread; not null
   // Adds fields to a heartbeat; called on a session thread. Null: adds nothing.
   std::function<void(v1::Heartbeat*)> heartbeat = nullptr;
+  TermFile terms = TermFile::InMemory();    // the leader that this worker obeyed last
+  absl::Duration silence = kLeaderSilence;  // DialOrder's; tests shorten it
 };
 
 class Session {
@@ -67,20 +68,19 @@ class Session {
  private:
   using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::WorkerCommand>;
   void Loop();
-  // How one connection ended.
-  struct Ending {
-    bool welcomed = false;  // the coordinator accepted the hello: the next pause is short
-    bool serves = false;    // this coordinator still serves: dial it again, after a pause
-  };
-  Ending Connect();
+  SessionEnding Connect();
+  // Reads and handles commands until the stream ends.
+  void ReadLoop(Stream* stream, grpc::ClientContext* context);
   // Returns the log text about the end of a connection to `address`. Empty: the same failure at
   // this address is logged already. The caller holds mutex_.
   std::string NewsLocked(const std::string& address, const Status& status, bool reached);
   void WriteLoop(Stream* stream);
+  // Ends the connection if nothing is heard for too long.
+  void WatchSilence();
   // Obeys or refuses a command. False: the connection must end.
   bool HandleCommand(v1::WorkerCommand command);
-  // Returns why a command of this term is refused; empty: it is obeyed.
-  std::string WhyNotObeyed(uint64_t term) const;
+  // Returns whether the command is obeyed. If not, sets out_of_place_.
+  bool Obeys(const v1::WorkerCommand& command, const std::string& address);
   // Returns early, with false, if the session is closing.
   bool Sleep(absl::Duration duration);
 
@@ -94,13 +94,16 @@ class Session {
   bool moved_ = false;  // the address moved since the open connection was made
   bool welcomed_ = false;
   bool rejected_ = false;  // the open connection was refused
+  bool silent_ = false;    // nothing was heard for too long on the open connection
+  MonoTime heard_{};       // the last command on the open connection, or its beginning
   bool closing_ = false;
   absl::Duration heartbeat_ = absl::Seconds(1);
   Status fatal_;
   // by address: the text logged since the last welcome
   std::map<std::string, std::string> failures_;
   // Used by the reading thread only.
-  uint64_t term_ = 0;         // the newest term that was obeyed
+  DialOrder order_;
+  TermFile terms_;
   std::string obeyed_;        // the coordinator of the last obeyed command; empty: none
   std::string out_of_place_;  // why the open connection's commands are refused
   std::thread thread_;

@@ -3,6 +3,7 @@
 //   lock        file lock, held while a process uses the directory
 //   format      a number; this version changes nothing in a directory with a newer format
 //   worker-id   a UUID, made at the first start
+//   term        the leader that the worker obeyed last (term_file.h)
 #pragma once
 
 #include <string>

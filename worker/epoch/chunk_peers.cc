@@ -64,7 +64,7 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
   Peer(const ChunkPeersOptions& options, ChunkPair pair)
       : pair_(std::move(pair)),
         run_(options.run),
-        epoch_(options.epoch),
+        stamp_(options.stamp),
         transport_(options.transports.at(pair_.transport)),
         traffic_(options.traffic),
         silence_(options.silence),
@@ -172,7 +172,7 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
 
   transport::LinkKey KeyOf(size_t way) const {
     // A key of its own, so that it cannot meet a link of the run.
-    return {RunId(fmt::format("chunks:{}", run_.value())), epoch_, pair_.ways[way].number};
+    return {RunId(fmt::format("chunks:{}", run_.value())), stamp_, pair_.ways[way].number};
   }
   void OnOpened(size_t way, StatusOr<std::shared_ptr<Link>> link) {
     std::unique_lock lock(mutex_);
@@ -379,7 +379,7 @@ class ChunkPeers::Peer : public std::enable_shared_from_this<Peer> {
 
   const ChunkPair pair_;
   const RunId run_;
-  const Epoch epoch_;
+  const Stamp stamp_;
   transport::Transport* const transport_;
   TrafficWatch* const traffic_;
   const absl::Duration silence_;

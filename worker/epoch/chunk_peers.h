@@ -32,7 +32,7 @@ struct ChunkPeersOptions {
   transport::TransportsByName transports;
   TrafficWatch* traffic = nullptr;  // not null; while tensors are in flight, chunks wait a while
   RunId run;
-  Epoch epoch;
+  Stamp stamp;                                      // of the assignment (base/ids.h)
   std::string link_secret;                          // both ends of a link must have the same secret
   bool sealed = false;                              // true: links are encrypted
   absl::Duration peer_timeout = absl::Seconds(10);  // a longer silence of the peer ends the link

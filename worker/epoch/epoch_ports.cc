@@ -65,10 +65,11 @@ Status NoTransport(const Edge& edge, const CellId& cell) {
 // By value: the link's loop may call it after the epoch has gone.
 auto HealthReporter(const Resources& resources, const Assignment& assignment, EdgeId edge) {
   return [send = resources.send, run = assignment.run, epoch = assignment.epoch,
-          edge](const LinkHealth& health) {
+          stamp = assignment.stamp(), edge](const LinkHealth& health) {
     v1::WorkerMessage message;
     message.set_run_id(run.value());
     message.set_epoch(epoch.value());
+    message.set_stamp(stamp.value());
     v1::LinkEvent* event = message.mutable_link();
     event->set_edge(edge.value());
     event->set_state(std::string(health.state));
@@ -163,7 +164,7 @@ Status EpochPorts::MakePorts(EdgeKind kind, const RunSpec& spec,
 std::shared_ptr<ReplicaPort> EpochPorts::MakeReplicaPort(const Edge& edge) const {
   const Flow &sent = edge.SentBy(cell_), &received = edge.SentTo(cell_);
   const absl::Duration round_trip = absl::Seconds(sent.latency_seconds + received.latency_seconds);
-  return ReplicaPort::Create({.run = assignment_.run,
+  return ReplicaPort::Create({.stamp = assignment_.stamp(),
                               .epoch = assignment_.epoch,
                               .edge = edge.id,
                               .own = cell_,
@@ -268,7 +269,7 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakeTiedPort(const RunSpec& 
 
 BoundaryPortOptions EpochPorts::OptionsFor(const Edge& edge, uint64_t tensor_bytes) const {
   const Flow &sent = edge.SentBy(cell_), &received = edge.SentTo(cell_);
-  return {.run = assignment_.run,
+  return {.stamp = assignment_.stamp(),
           .epoch = assignment_.epoch,
           .edge = edge.id,
           .kind = edge.kind,

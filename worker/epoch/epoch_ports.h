@@ -102,7 +102,9 @@ class EpochPorts {
     bool open = false;
   };
 
-  transport::LinkKey KeyOf(EdgeId edge) const { return {assignment_.run, assignment_.epoch, edge}; }
+  transport::LinkKey KeyOf(EdgeId edge) const {
+    return {assignment_.run, assignment_.stamp(), edge};
+  }
   // Returns the edge's transport; null if this worker does not have it.
   transport::Transport* TransportOf(const Edge& edge) const;
   StatusOr<std::shared_ptr<BoundaryPort>> MakePort(const RunSpec& spec,

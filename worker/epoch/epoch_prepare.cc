@@ -261,7 +261,7 @@ void EpochRun::MeetReaders() {
       ChunkPeersOptions{.transports = resources_.transports,
                         .traffic = resources_.traffic,
                         .run = run(),
-                        .epoch = epoch(),
+                        .stamp = assignment_.stamp(),
                         .link_secret = link_secret_,
                         .sealed = assignment_.sealed,
                         .peer_timeout = spec_.peer_timeout,

@@ -39,6 +39,7 @@ EpochRun::~EpochRun() = default;
 void EpochRun::Report(v1::WorkerMessage message) {
   message.set_run_id(run().value());
   message.set_epoch(epoch().value());
+  message.set_stamp(stamp().value());
   resources_.send(std::move(message));
 }
 
@@ -64,6 +65,7 @@ void EpochRun::FillAtHand(v1::Heartbeat* heartbeat) const {
   v1::AtHand& at_hand = *heartbeat->mutable_at_hand();
   at_hand.set_run_id(run().value());
   at_hand.set_epoch(epoch().value());
+  at_hand.set_stamp(stamp().value());
   at_hand.set_step(work_->step().value());
   at_hand.set_doing(work_->Doing());
   uint64_t progress = work_->progress() + resources_.codec_thread->progress();

@@ -64,6 +64,7 @@ class EpochRun {
 
   const RunId& run() const { return assignment_.run; }
   Epoch epoch() const { return assignment_.epoch; }
+  Stamp stamp() const { return assignment_.stamp(); }
   const CellId& cell() const { return cell_; }
   const std::shared_ptr<TraceLog>& trace() const { return trace_; }
 

@@ -261,15 +261,6 @@ LinkProbe::LinkProbe(const v1::WorkerCommand& command)
 
 LinkProbe::~LinkProbe() = default;
 
-bool LinkProbe::BelongsTo(const v1::WorkerCommand& command) const {
-  return command.run_id() == command_.run_id() && command.epoch() == command_.epoch();
-}
-
-bool LinkProbe::IsOf(const v1::WorkerCommand& command) const {
-  return BelongsTo(command) && command.has_probe_link() &&
-         command.probe_link().probe() == command_.probe_link().probe();
-}
-
 void LinkProbe::Cancel() {
   conversation_->Finish(absl::CancelledError("the worker has other work"));
 }
@@ -279,6 +270,7 @@ v1::WorkerMessage LinkProbe::Run(const transport::TransportsByName& transports) 
   v1::WorkerMessage message;
   message.set_run_id(command_.run_id());
   message.set_epoch(command_.epoch());
+  message.set_stamp(command_.stamp());
   v1::LinkProbed& answer = *message.mutable_link_probed();
   answer.set_probe(asked.probe());
   const auto transport = transports.find(asked.transport());
@@ -288,7 +280,7 @@ v1::WorkerMessage LinkProbe::Run(const transport::TransportsByName& transports) 
   }
   // No key of the run's own links, which may be opened while this one is being closed.
   const transport::LinkKey key{RunId(fmt::format("probe {}:{}", asked.probe(), command_.run_id())),
-                               Epoch(command_.epoch()), EdgeId(0)};
+                               Stamp(command_.stamp()), EdgeId(0)};
   const absl::Duration limit = absl::Seconds(asked.limit_seconds());
   const Deadline deadline = Deadline::After(limit);
   const Deadline open_deadline = Deadline::After(std::min(limit, kOpenLimit));

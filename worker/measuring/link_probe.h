@@ -39,10 +39,8 @@ class LinkProbe {
   v1::WorkerMessage Run(const transport::TransportsByName& transports);
   // Makes Run return soon, also a later Run. Any thread.
   void Cancel();
-  // Returns true if `command` is about the same run and epoch as this probe.
-  bool BelongsTo(const v1::WorkerCommand& command) const;
-  // Returns true if `command` is the ProbeLink of this probe, sent once more.
-  bool IsOf(const v1::WorkerCommand& command) const;
+  // Returns the argument of the constructor.
+  const v1::WorkerCommand& command() const { return command_; }
 
  private:
   class Conversation;

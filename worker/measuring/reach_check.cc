@@ -113,7 +113,7 @@ void ReachChecks::Handle(const v1::WorkerCommand& command) {
       .peer_timeout = limit,
       .peer_at = {asked.dialler_addresses().begin(), asked.dialler_addresses().end()}};
   for (int i = 0; i < asked.addresses_size(); ++i) {
-    const transport::LinkKey key{RunId(fmt::format("reach:{}", asked.check())), Epoch(1),
+    const transport::LinkKey key{RunId(fmt::format("reach:{}", asked.check())), Stamp(1),
                                  EdgeId(static_cast<uint32_t>(i))};
     const auto attempt =
         std::make_shared<Attempt>(answer, static_cast<size_t>(i), asked.addresses(i), deadline);

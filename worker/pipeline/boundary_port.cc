@@ -55,7 +55,7 @@ std::shared_ptr<BoundaryPort> BoundaryPort::Create(BoundaryPortOptions options,
 
 BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_thread,
                            std::shared_ptr<EventQueue> events)
-    : EdgePort({.run = options.run,
+    : EdgePort({.stamp = options.stamp,
                 .epoch = options.epoch,
                 .edge = options.edge,
                 .peer = options.peer,

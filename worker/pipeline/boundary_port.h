@@ -50,7 +50,7 @@
 namespace longhaul::worker {
 
 struct BoundaryPortOptions {
-  RunId run;
+  Stamp stamp;  // of the assignment that both ends carry out (base/ids.h)
   Epoch epoch;
   EdgeId edge;
   EdgeKind kind = EdgeKind::kActivations;  // or kTied

@@ -13,7 +13,7 @@
 namespace longhaul::worker {
 
 EdgePort::EdgePort(End end, std::shared_ptr<EventQueue> events)
-    : events_(std::move(events)), end_(std::move(end)), run_tag_(wire::RunTag(end_.run)) {}
+    : events_(std::move(events)), end_(std::move(end)) {}
 
 void EdgePort::Attach(std::shared_ptr<transport::Link> link) {
   const std::lock_guard lock(mutex_);
@@ -33,7 +33,7 @@ void EdgePort::Close(Deadline deadline) {
 wire::TensorHeader EdgePort::HeaderFor(wire::TensorKind kind, Step step) const {
   wire::TensorHeader header;
   header.kind = kind;
-  header.run = run_tag_;
+  header.stamp = end_.stamp;
   header.epoch = end_.epoch;
   header.step = step;
   header.replica = end_.replica;
@@ -130,7 +130,7 @@ void EdgePort::OnFrame(transport::Lane lane, std::span<const std::byte> payload)
     }
     LH_ASSIGN_OR_RETURN(const wire::TensorHeader header,
                         wire::DecodeTensorHeader(payload.first(wire::kTensorHeaderBytes)));
-    if (header.run != run_tag_ || header.epoch != end_.epoch) return absl::OkStatus();
+    if (header.stamp != end_.stamp) return absl::OkStatus();
     return HandleFrame(lane, header, payload.subspan(wire::kTensorHeaderBytes));
   }();
   if (!status.ok()) {

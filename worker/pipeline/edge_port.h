@@ -2,7 +2,7 @@
 // end of an edge between two cells (a cell is a stage of one replica). An attempt at a run
 // ("epoch") opens the links, reports their use, and closes them.
 //
-// The port drops frames of another run or attempt. An invalid frame causes the event Failed, which
+// The port drops frames of another assignment. An invalid frame causes the event Failed, which
 // ends the stage.
 //
 // Threads: the On... methods run on the link's loop; any thread may call the other public methods.
@@ -55,7 +55,7 @@ class EdgePort : public transport::LinkHandler {
  public:
   // Describes this end of the edge.
   struct End {
-    RunId run;
+    Stamp stamp;  // of the assignment that both ends carry out (base/ids.h)
     Epoch epoch;
     EdgeId edge;
     CellId peer;
@@ -102,7 +102,7 @@ class EdgePort : public transport::LinkHandler {
  protected:
   EdgePort(End end, std::shared_ptr<EventQueue> events);
 
-  // Handles a frame of this attempt. Called on the link's loop. An error ends the stage.
+  // Handles a frame of this assignment. Called on the link's loop. An error ends the stage.
   virtual Status HandleFrame(transport::Lane lane, const wire::TensorHeader& header,
                              std::span<const std::byte> body) = 0;
   Direction send_direction() const { return end_.sends; }
@@ -138,7 +138,6 @@ class EdgePort : public transport::LinkHandler {
   std::shared_ptr<transport::Link> link();
 
   const End end_;
-  const uint64_t run_tag_;
   std::atomic<uint64_t> frames_received_{0};
   // Guarded by mutex_.
   uint64_t chunks_under_way_ = 0;

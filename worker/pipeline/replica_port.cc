@@ -39,7 +39,7 @@ std::shared_ptr<ReplicaPort> ReplicaPort::Create(ReplicaPortOptions options,
 
 // The end with the lower cell id sends forward, as the edge's direction says.
 ReplicaPort::ReplicaPort(ReplicaPortOptions options, std::shared_ptr<EventQueue> events)
-    : EdgePort({.run = options.run,
+    : EdgePort({.stamp = options.stamp,
                 .epoch = options.epoch,
                 .edge = options.edge,
                 .peer = options.peer,

@@ -36,7 +36,7 @@ namespace longhaul::worker {
 inline constexpr uint32_t kChunksBesideTensors = 2;
 
 struct ReplicaPortOptions {
-  RunId run;
+  Stamp stamp;  // of the assignment that both ends carry out (base/ids.h)
   Epoch epoch;
   EdgeId edge;
   CellId own, peer;  // the cells at the two ends: the same stage in two replicas

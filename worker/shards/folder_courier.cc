@@ -121,6 +121,7 @@ void FolderCourier::Answer(const v1::WorkerCommand& command, const Objects::Give
   v1::WorkerMessage message;
   message.set_run_id(command.run_id());
   message.set_epoch(command.epoch());
+  message.set_stamp(command.stamp());
   v1::ShardsChecked& answer = *message.mutable_shards_checked();
   answer.set_check(CheckOf(command));
   if (command.has_take_shards()) {

@@ -93,6 +93,7 @@ v1::WorkerMessage ShardCourier::Answer(const v1::WorkerCommand& command) {
   v1::WorkerMessage message;
   message.set_run_id(command.run_id());
   message.set_epoch(command.epoch());
+  message.set_stamp(command.stamp());
   v1::ShardsChecked& answer = *message.mutable_shards_checked();
   answer.set_check(check.check());
   for (const v1::CheckpointFile& wanted : check.files()) {

@@ -264,7 +264,7 @@ void ShardTransfers::Open(const v1::WorkerCommand& command, uint64_t check,
   }
   // A key of its own, so that it cannot meet a link of the run.
   const transport::LinkKey key{RunId(fmt::format("shards {}:{}", check, command.run_id())),
-                               Epoch(command.epoch()), EdgeId(0)};
+                               Stamp(command.stamp()), EdgeId(0)};
   const Deadline deadline =
       Deadline::After(std::min(DeadlineOf(path).Remaining(), kTransferOpenLimit));
   const auto opened = [conversation](StatusOr<std::shared_ptr<Link>> link) {
@@ -291,6 +291,7 @@ void ShardTransfers::Send(const v1::WorkerCommand& command,
   v1::WorkerMessage message;
   message.set_run_id(command.run_id());
   message.set_epoch(command.epoch());
+  message.set_stamp(command.stamp());
   v1::ShardsChecked& answer = *message.mutable_shards_checked();
   answer.set_check(check.check());
   uint64_t bytes = 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "coordinator/state/text.h"
@@ -60,9 +61,28 @@ void Ledger::BeginTick(MonoTime now, int64_t unix_ms) {
                   absl::ToDoubleSeconds(stopped)));
 }
 
+namespace {
+
+bool Deletes(const Command& command) {
+  if (const auto* to = std::get_if<command::ToWorker>(&command)) {
+    return to->message.has_drop_checkpoint();
+  }
+  if (const auto* collect = std::get_if<command::CollectGarbage>(&command))
+    return !collect->dry_run;
+  return std::holds_alternative<command::DropCopies>(command) ||
+         std::holds_alternative<command::TrimFolder>(command);
+}
+
+}  // namespace
+
 TickResult Ledger::EndTick(MonoTime wake) {
-  for (auto& [id, run] : runs_) {
-    if (std::exchange(run.dirty, false)) out_.writes.emplace_back(write::Run{run.record});
+  for (const RunId& id : std::exchange(dirty_, {})) {
+    Run* run = FindRun(id);
+    if (run == nullptr || !std::exchange(run->dirty, false)) continue;
+    out_.writes.emplace_back(write::Run{run->record});
+  }
+  if (out_.writes.empty() && std::ranges::any_of(out_.commands, Deletes)) {
+    out_.writes.emplace_back(write::Barrier{});
   }
   // Not much later than the next heartbeat, so that a stop of the process shows by its late tick
   // before it looks like the silence of all workers.
@@ -84,6 +104,8 @@ void Ledger::Changed(Run& run) {
 
 void Ledger::Store(Run& run) {
   run.dirty = true;
+  dirty_.insert(run.record.id);
+  NoteState(run);
   run.stored_at = now();
   Changed(run);
 }
@@ -105,7 +127,19 @@ v1::WorkerCommand Ledger::CommandFor(const RunId& run, Epoch epoch) const {
   v1::WorkerCommand command;
   command.set_run_id(run.value());
   command.set_epoch(epoch.value());
+  const auto found = runs_.find(run);
+  const bool has_plan = found != runs_.end() && found->second.record.plan &&
+                        found->second.assignment().epoch == epoch;
+  const Stamp stamp = has_plan ? found->second.assignment().stamp() : StampOf(DraftTag(run, epoch));
+  command.set_stamp(stamp.value());
   return command;
+}
+
+std::string Ledger::DraftTag(const RunId& run, Epoch epoch) const {
+  // The run's id comes last: all other parts have a fixed length or end with a space.
+  return absl::HexStringToBytes(
+      Sha256Hex(fmt::format("draft {} {} {} {}", epoch.value(), options_.lead.term,
+                            absl::BytesToHexString(options_.lead.tenure.value()), run.value())));
 }
 
 void Ledger::Send(const Worker& worker, v1::WorkerCommand command) {
@@ -142,6 +176,7 @@ Run& Ledger::Load(RunRecord record) {
   run.record = std::move(record);
   run.order = run.queue_order = NextOrder();
   run.sequence = ++sequence_;
+  NoteState(run);
   if (!run.record.plan) return run;
   run.stages = StagesOf(run.assignment());
   const RunState state = run.record.state;
@@ -183,6 +218,21 @@ std::vector<Run*> Ledger::RunsInOrder() {
   return runs;
 }
 
+void Ledger::NoteState(Run& run) {
+  if (HasEnded(run.record.state)) {
+    active_.erase(run.order);
+  } else {
+    active_[run.order] = &run;
+  }
+}
+
+std::vector<Run*> Ledger::Active() const {
+  std::vector<Run*> runs;
+  runs.reserve(active_.size());
+  for (const auto& [order, run] : active_) runs.push_back(run);
+  return runs;
+}
+
 StageRecord* Ledger::StageOf(Run& run, const Worker& worker) {
   for (StageRecord& stage : run.stages) {
     if (stage.worker == worker.id && stage.incarnation == worker.incarnation) return &stage;
@@ -197,11 +247,9 @@ Worker* Ledger::LiveWorkerOf(const WorkerId& id, const Incarnation& incarnation)
 }
 
 std::string Ledger::Label(const Worker& worker) const {
-  const bool shared = std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
-    const Worker& other = entry.second;
-    return other.session && other.id != worker.id && other.hello.name() == worker.hello.name();
-  });
-  if (!shared) return worker.hello.name();
+  const auto found = connected_names_.find(worker.hello.name());
+  const size_t all = found == connected_names_.end() ? 0 : found->second;
+  if (all <= (worker.session ? 1 : 0)) return worker.hello.name();
   return fmt::format("{} ({})", worker.hello.name(), worker.id.value().substr(0, 8));
 }
 
@@ -224,9 +272,12 @@ void Ledger::Connect(Worker& worker, SessionId session) {
   worker.session = session;
   sessions_[session] = worker.id;
   connected_.insert(&worker);
+  ++connected_names_[worker.hello.name()];
 }
 
 void Ledger::Disconnect(Worker& worker) {
+  const auto name = connected_names_.find(worker.hello.name());
+  if (--name->second == 0) connected_names_.erase(name);
   connected_.erase(&worker);
   sessions_.erase(*worker.session);
   worker.session.reset();
@@ -252,6 +303,8 @@ void Ledger::CheckInvariants() const {
   for (const auto& [id, run] : runs_) {
     LH_CHECK(id == run.record.id, "run {} is filed as {}", run.record.id.value(), id.value());
     LH_CHECK(!run.dirty, "a change of run {} was not written", id.value());
+    LH_CHECK(active_.contains(run.order) != HasEnded(run.record.state),
+             "run {} is {}, and is listed otherwise", id.value(), ToString(run.record.state));
   }
 }
 

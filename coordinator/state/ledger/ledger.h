@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,8 @@ class Ledger {
   void Write(T write) {
     out_.writes.emplace_back(std::move(write));
   }
+  // The commands of this tick so far.
+  const std::vector<Command>& commands() const { return out_.commands; }
   // Logs an event. `run`: the run of the event; null: the event belongs to no run.
   void Log(const Run* run, std::string_view kind, std::string text);
   template <class Arg, class... Args>
@@ -76,8 +79,12 @@ class Ledger {
            Arg&& arg, Args&&... args) {
     Log(run, kind, fmt::format(format, std::forward<Arg>(arg), std::forward<Args>(args)...));
   }
-  // Returns a command that names the run and the epoch. The caller adds the command's body.
+  // Returns a command that names the run, the epoch, and the assignment of that epoch or, if it has
+  // none, its DraftTag. The caller adds the command's body.
   v1::WorkerCommand CommandFor(const RunId& run, Epoch epoch) const;
+  // Returns 32 bytes that name the run, the epoch and the present leader, before there is an
+  // assignment.
+  std::string DraftTag(const RunId& run, Epoch epoch) const;
   // The worker must be connected, here and in SendAbort.
   void Send(const Worker& worker, v1::WorkerCommand command);
   // Makes the worker drop the epoch. `finished`: every stage has finished.
@@ -121,6 +128,8 @@ class Ledger {
   const std::map<RunId, Run>& runs() const { return runs_; }
   // Adds a run from the store as the newest run.
   Run& Load(RunRecord record);
+  // Call it when a run has come to another state or is new: keeps Active().
+  void NoteState(Run& run);
   // Null: there is no such run.
   Run* FindRun(const RunId& id);
   // Returns the run with this id, else the newest run with this name. `owner`: if set, only runs of
@@ -129,6 +138,9 @@ class Ledger {
   StatusOr<const Run*> RunCalled(std::string_view id_or_name,
                                  std::optional<std::string_view> owner = std::nullopt) const;
   std::vector<Run*> RunsInOrder();  // oldest first
+  // The same without the runs that have ended, which may be many more: what is looked at in every
+  // tick.
+  std::vector<Run*> Active() const;
   // Returns the stage that this process of the worker has in the run; null: it has none.
   StageRecord* StageOf(Run& run, const Worker& worker);
   uint64_t NextOrder() { return next_order_++; }  // for Run::order and Run::queue_order
@@ -141,7 +153,10 @@ class Ledger {
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, WorkerId> sessions_;
   std::set<Worker*, NameLess> connected_;  // into workers_
+  std::unordered_map<std::string, size_t> connected_names_;
   std::map<RunId, Run> runs_;
+  std::map<uint64_t, Run*> active_;  // into runs_, by their order
+  std::set<RunId> dirty_;            // have Run::dirty
   FaultCounts faults_;
   uint64_t next_order_ = 1;
   uint64_t next_event_;

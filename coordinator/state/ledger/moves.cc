@@ -19,6 +19,7 @@ void Moves::Move(Run& run, Trigger trigger, const std::string& reason, const std
   LH_CHECK(row != nullptr, "run {} is {}, where '{}' means nothing", record.id.value(),
            ToString(record.state), ToString(trigger));
   record.state = row->to;
+  ledger_.NoteState(run);
   if (row->to == RunState::kRecovering) ledger_.Count(FaultKind::kRunInterrupted);
   if (row->to == RunState::kFailed) ledger_.Count(FaultKind::kRunFailed);
   record.reason = reason;

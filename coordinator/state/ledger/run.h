@@ -27,6 +27,9 @@ struct Run {
   uint64_t storing = 0;
   // While queued or planning: the run may resume only from the checkpoint that the user named.
   bool resume_exactly = false;
+  // The highest epoch that a worker has named of this run. The next epoch of the run is above it,
+  // even if the records are from an old copy (epochs.h).
+  Epoch epoch_seen;
   std::vector<StageRecord> stages;        // of the newest plan; kept after the run's end
   std::vector<std::string> workers_lost;  // names of workers that the newest epoch lost
   uint64_t dropped = 0;                   // messages dropped by Ledger::DropMessage

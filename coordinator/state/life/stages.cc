@@ -130,6 +130,11 @@ void Stages::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {
     failures_.Interrupt(run, fmt::format("{} {}", ledger_.Label(stage), Quoted(error.message())));
     return;
   }
+  if (error.newest_epoch() > 0) {
+    failures_.Interrupt(run, fmt::format("{} refused this epoch: {}", ledger_.Label(stage),
+                                         Quoted(error.message())));
+    return;
+  }
   const Edge* edge =
       error.has_lost_edge() ? run.assignment().Find(EdgeId(error.lost_edge())) : nullptr;
   if (edge == nullptr || (edge->from != stage.id && edge->to != stage.id)) {

@@ -16,13 +16,19 @@ constexpr int kMedianSteps = 20;
 // A first step also records passes, fills caches and has no time to compare with.
 constexpr int kFirstStepPatience = 10;
 
+// Whether the worker's newest heartbeat is about a stage of the run's present assignment.
+bool IsAt(const Worker& worker, const Run& run) {
+  return run.record.plan && worker.at_hand.run_id() == run.record.id.value() &&
+         Stamp(worker.at_hand.stamp()) == run.assignment().stamp();
+}
+
 }  // namespace
 
 void Standstill::NoteAtHand(Worker& worker, const v1::AtHand& at_hand) {
   const bool moves = worker.at_hand.progress() != at_hand.progress();
   worker.at_hand = at_hand;
   Run* run = worker.held ? ledger_.FindRun(*worker.held) : nullptr;
-  if (run != nullptr && moves) NoteProgress(*run);
+  if (run != nullptr && moves && IsAt(worker, *run)) NoteProgress(*run);
 }
 
 absl::Duration Standstill::Limit(const Run& run) const {
@@ -41,9 +47,10 @@ absl::Duration Standstill::Limit(const Run& run) const {
 
 bool Standstill::IsExcused(const Run& run) const {
   if (troubles_.Any(run) || failures_.AwaitsCause(run)) return true;
-  return std::ranges::any_of(run.stages, [this](const StageRecord& stage) {
+  return std::ranges::any_of(run.stages, [this, &run](const StageRecord& stage) {
     const Worker* worker = ledger_.FindWorker(stage.worker);
-    return stage.detached || (worker != nullptr && worker->at_hand.writes_state());
+    return stage.detached ||
+           (worker != nullptr && IsAt(*worker, run) && worker->at_hand.writes_state());
   });
 }
 
@@ -57,7 +64,7 @@ bool Standstill::Check(Run& run) {
   std::vector<std::string> said;
   for (const StageRecord& stage : run.stages) {
     const Worker* worker = ledger_.FindWorker(stage.worker);
-    const bool speaks = worker != nullptr && worker->at_hand.run_id() == run.record.id.value();
+    const bool speaks = worker != nullptr && IsAt(*worker, run);
     said.push_back(speaks ? fmt::format("{} is {} in step {}", ledger_.Label(stage),
                                         Quoted(worker->at_hand.doing()), worker->at_hand.step())
                           : fmt::format("{} does not say what it is at", ledger_.Label(stage)));

@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "coordinator/state/ledger/epochs.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/replica_counts.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/life/tuning.h"
 #include "coordinator/state/planning/planning.h"
+#include "coordinator/state/workers/secrets.h"
 #include "planner/codec_choice.h"
 #include "planner/replicas.h"
 
@@ -65,6 +67,11 @@ void Planning::Adopt(Run& run, const Draft& draft, Plan plan) {
     if (!is_taken) ledger_.FindWorker(candidate.id)->held.reset();
   }
   plan.assignment.microbatches_before = MicrobatchesAt(run.record, plan.assignment.start_step);
+  // A worker may have named this epoch, or a higher one, while the plan was made: another
+  // coordinator began it.
+  if (run.epoch_seen >= run.record.epoch) run.record.epoch = NextEpoch(run);
+  plan.assignment.epoch = run.record.epoch;
+  SealAssignment(ledger_.options().lead, &plan.assignment);
   run.record.data = draft.data;
   run.stages = StagesOf(plan.assignment);
   for (StageRecord& stage : run.stages) stage.MovePresence(StageTrigger::kSessionBegan);

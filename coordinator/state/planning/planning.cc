@@ -430,7 +430,7 @@ void Planning::CheckTimers() {
   for (const auto& [id, job] : jobs_) {
     if (ledger_.now() >= job.draft.measure_until) late.push_back(id);
   }
-  for (const Run* run : ledger_.RunsInOrder()) {
+  for (const Run* run : ledger_.Active()) {
     const auto draft = drafts_.find(run->record.id);
     if (draft == drafts_.end() || ledger_.now() < draft->second.measure_until) continue;
     late.push_back(draft->first);

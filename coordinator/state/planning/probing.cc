@@ -5,9 +5,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/hash.h"
 #include "base/units.h"
 #include "coordinator/state/text.h"
+#include "coordinator/state/workers/secrets.h"
 #include "planner/links.h"
 #include "run/plan/proto/plan_proto.h"
 
@@ -75,14 +75,13 @@ void Probing::Send(const Worker& worker, const Draft& draft, const Probe& probe)
   ask.set_dial(probe.Dials(worker.id));
   ask.set_round_trips_only(probe.edge.round_trips_only);
   ask.set_limit_seconds(absl::ToDoubleSeconds(ledger_.options().probe_limit));
-  ask.set_link_secret(HmacSha256(
-      draft.link_secret, fmt::format("probe {} of epoch {}", probe.id, draft.epoch.value())));
+  const std::string tag = ledger_.DraftTag(draft.run, draft.epoch);
+  ask.set_link_secret(ProbeSecret(draft.link_secret, tag, probe.id));
   const std::vector<Endpoint> ends[] = {FromProto(worker.hello.endpoints()),
                                         FromProto(peer.hello.endpoints())};
   ask.set_sealed(!probe.relays.empty() || SealsLinks(draft.spec, ends));
-  for (std::string& way :
-       links_.WaysThrough(probe.relays, draft.link_secret, draft.epoch,
-                          fmt::format("probe {} of epoch {}", probe.id, draft.epoch.value()))) {
+  for (std::string& way : links_.WaysThrough(probe.relays, draft.link_secret, tag,
+                                             fmt::format("probe {}", probe.id))) {
     ask.add_addresses(std::move(way));
   }
   if (!probe.relays.empty()) return ledger_.Send(worker, std::move(command));

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "coordinator/state/ledger/epochs.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/member_limits.h"
@@ -313,8 +314,8 @@ void Queue::Answer() {
 
 void Queue::Advance() {
   std::vector<Run*> queue;
-  for (auto& [id, run] : ledger_.runs()) {
-    if (run.record.state == RunState::kQueued) queue.push_back(&run);
+  for (Run* run : ledger_.Active()) {
+    if (run->record.state == RunState::kQueued) queue.push_back(run);
   }
   std::sort(queue.begin(), queue.end(),
             [](const Run* a, const Run* b) { return a->queue_order < b->queue_order; });
@@ -345,7 +346,7 @@ void Queue::Advance() {
 
 void Queue::Plan(Run& run, uint64_t step, uint32_t replicas, const Candidates& candidates) {
   RunRecord& record = run.record;
-  record.epoch = record.epoch.Next();
+  record.epoch = NextEpoch(run);
   record.step = step;
   run.stages.clear();
   record.plan.reset();

@@ -9,16 +9,20 @@ namespace longhaul::coordinator {
 
 std::vector<std::string> RelayScopes::ScopesNow() const {
   std::set<std::string> scopes;
-  const auto add = [&](const std::string& link_secret, Epoch epoch) {
-    scopes.insert(WorkerLinks::ScopeOf(link_secret, epoch));
+  const auto add = [&](const std::string& link_secret, const std::string& tag) {
+    scopes.insert(WorkerLinks::ScopeOf(link_secret, tag));
   };
   for (const auto& [id, run] : ledger_.runs()) {
-    if (HasStages(run.record.state)) add(run.record.link_secret, run.record.epoch);
+    if (HasStages(run.record.state)) add(run.record.link_secret, run.assignment().hash);
   }
-  planning_.EachDraft([&](const Draft& draft) { add(draft.link_secret, draft.epoch); });
+  planning_.EachDraft([&](const Draft& draft) {
+    add(draft.link_secret, ledger_.DraftTag(draft.run, draft.epoch));
+  });
   for (const auto& [id, epoch] : shards_.book().Transfers()) {
     const auto run = ledger_.runs().find(id);
-    if (run != ledger_.runs().end()) add(run->second.record.link_secret, epoch);
+    if (run != ledger_.runs().end()) {
+      add(run->second.record.link_secret, ledger_.DraftTag(id, epoch));
+    }
   }
   return {scopes.begin(), scopes.end()};
 }

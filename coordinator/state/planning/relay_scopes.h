@@ -1,4 +1,4 @@
-// Tells relays whose tickets count now (transport/relay/ticket.h): those of epochs that have
+// Tells relays whose tickets count now (transport/relay/ticket.h): those of assignments that have
 // stages, of drafts, which measure links, and of transfers of shards under way. A relay refuses all
 // other tickets, so nobody uses one after its run has ended, or in a later epoch, which begins when
 // a worker is revoked. A new session of a worker is told again, so a restart of either side forgets

@@ -1,6 +1,7 @@
 #include "coordinator/state/queries/views.h"
 
 #include <algorithm>
+#include <map>
 
 #include "coordinator/state/layer_times.h"
 #include "coordinator/state/ledger/ledger.h"
@@ -9,6 +10,7 @@
 #include "coordinator/state/life/steps.h"
 #include "coordinator/state/planning/planning.h"
 #include "coordinator/state/queries/link_stall.h"
+#include "coordinator/state/queries/requests.h"
 #include "coordinator/state/shards/shards.h"
 #include "coordinator/state/workers/health.h"
 #include "coordinator/state/workers/spares.h"
@@ -116,6 +118,14 @@ std::vector<InterfaceUse> InterfacesOf(const Steps& steps, const Run& run) {
 
 }  // namespace
 
+namespace {
+
+void AddSpare(const Spares& spares, const Worker& worker, const Run& run, v1::RunStatus* status) {
+  if (spares.IsSpareOf(worker, run)) status->add_spares(worker.hello.name());
+}
+
+}  // namespace
+
 std::vector<v1::RunStatus> Views::Runs(int64_t ended_since_unix_ms,
                                        std::optional<std::string_view> owner) const {
   std::vector<const Run*> runs;
@@ -128,7 +138,18 @@ std::vector<v1::RunStatus> Views::Runs(int64_t ended_since_unix_ms,
             [](const Run* a, const Run* b) { return a->order > b->order; });
   std::vector<v1::RunStatus> statuses;
   statuses.reserve(runs.size());
-  for (const Run* run : runs) statuses.push_back(Render(*run));
+  std::map<RunId, v1::RunStatus*> by_id;
+  for (const Run* run : runs) {
+    statuses.push_back(Render(*run));
+    by_id[run->record.id] = &statuses.back();
+  }
+  // The workers once for all runs, because each run by itself would look at all of them.
+  for (const Worker* worker : of_.ledger.connected()) {
+    const auto holder = worker->held ? by_id.find(*worker->held) : by_id.end();
+    if (holder != by_id.end()) {
+      AddSpare(of_.spares, *worker, of_.ledger.runs().at(*worker->held), holder->second);
+    }
+  }
   return statuses;
 }
 
@@ -136,11 +157,15 @@ StatusOr<v1::RunStatus> Views::RunOf(std::string_view id_or_name,
                                      std::optional<std::string_view> owner) const {
   LH_ASSIGN_OR_RETURN(const Run* const run, of_.ledger.RunCalled(id_or_name, owner));
   v1::RunStatus status = Render(*run);
+  for (const Worker* worker : of_.ledger.connected()) {
+    AddSpare(of_.spares, *worker, *run, &status);
+  }
   if (run->record.plan) *status.mutable_plan() = ToProto(*run->record.plan);
   status.mutable_samples()->Add(run->record.samples.begin(), run->record.samples.end());
   return status;
 }
 
+// Without the run's spares.
 v1::RunStatus Views::Render(const Run& run) const {
   const RunRecord& record = run.record;
   v1::RunStatus status;
@@ -165,9 +190,6 @@ v1::RunStatus Views::Render(const Run& run) const {
   status.set_copied_step(NewestSafe(record));
   if (const v1::CheckpointManifest* safe = FindCheckpoint(record, status.copied_step())) {
     status.set_copied_unix_ms(safe->committed_unix_ms());
-  }
-  for (const Worker* worker : of_.ledger.connected()) {
-    if (of_.spares.IsSpareOf(*worker, run)) status.add_spares(worker->hello.name());
   }
   const std::deque<v1::StepRecord>& recent = of_.steps.Recent(run);
   if (!recent.empty()) {
@@ -390,6 +412,14 @@ StatusOr<WorkersRun> Views::RunOfWorker(const std::optional<WorkerId>& worker,
 
 OwnNames Views::NamesOfOwner(std::string_view owner) const {
   return longhaul::coordinator::NamesOfOwner(of_.ledger, owner);
+}
+
+bool Views::KnowsCall(std::string_view owner, std::string_view id) const {
+  return of_.requests.Knows(owner, id);
+}
+
+size_t Views::Connected() const {
+  return of_.ledger.connected().size();
 }
 
 const FaultCounts& Views::faults() const {

@@ -21,6 +21,7 @@ class Health;
 class Ledger;
 class LinkTroubles;
 class Planning;
+class Requests;
 class Shards;
 class Spares;
 class Steps;
@@ -40,6 +41,7 @@ class Views {
     const Steps& steps;
     const Shards& shards;
     const Planning& planning;
+    const Requests& requests;
   };
   explicit Views(const Sources& of) : of_(of) {}
 
@@ -75,6 +77,11 @@ class Views {
   StatusOr<WorkersRun> RunOfWorker(const std::optional<WorkerId>& worker,
                                    const std::string& run) const;
   OwnNames NamesOfOwner(std::string_view owner) const;
+
+  // Whether a call of this id was answered, or is under way (once.h).
+  bool KnowsCall(std::string_view owner, std::string_view id) const;
+  // Returns how many workers are connected.
+  size_t Connected() const;
 
   const FaultCounts& faults() const;
   // Grows with every change that users may see.

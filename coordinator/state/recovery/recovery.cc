@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "coordinator/state/ledger/epochs.h"
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/ledger/replica_counts.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/text.h"
+#include "coordinator/state/workers/secrets.h"
 #include "planner/codec_choice.h"
 #include "planner/replicas.h"
 
@@ -17,7 +19,8 @@ namespace longhaul::coordinator {
 namespace {
 
 // A stored record that its epoch can go on from: a plan of the epoch that may be assigned, with an
-// estimate for each cell and edge.
+// estimate for each cell and edge. The assignment of an older version has no hash: the run then
+// begins another epoch.
 bool HasWholePlan(const RunRecord& record) {
   return record.plan && record.plan->assignment.epoch == record.epoch &&
          record.plan->cells.size() == record.plan->assignment.cells.size() &&
@@ -34,8 +37,11 @@ void Recovery::Restart() {
     if (needs_plan && !HasWholePlan(run->record)) {
       moves_.Move(*run, Trigger::kFailure,
                   "the store has no usable plan of its epoch" + HowToResume(run->record));
-    } else {
-      Restart(*run);
+      continue;
+    }
+    Restart(*run);
+    if (HasStages(state) && !IsSealed(run->assignment())) {
+      failures_.Interrupt(*run, "an older version of the coordinator made its plan");
     }
   }
 }
@@ -67,7 +73,7 @@ void Recovery::Restart(Run& run) {
 }
 
 void Recovery::Advance() {
-  for (Run* run : ledger_.RunsInOrder()) {
+  for (Run* run : ledger_.Active()) {
     if (run->record.state == RunState::kRecovering) Advance(*run);
   }
 }
@@ -189,10 +195,11 @@ void Recovery::BeginNextEpoch(Run& run, const Crew& crew, Plan plan, uint64_t st
   const uint32_t replicas = ReplicasOf(run.assignment());
   const std::string away = Join(Away(run)), changes = ChangesTo(run, plan.assignment);
   for (Worker* worker : crew) worker->held = record.id;
-  record.epoch = record.epoch.Next();
+  record.epoch = NextEpoch(run);
   plan.assignment.epoch = record.epoch;
   plan.assignment.start_step = step;
   plan.assignment.microbatches_before = MicrobatchesAt(record, step);
+  SealAssignment(ledger_.options().lead, &plan.assignment);
   record.plan = std::move(plan);
   const uint64_t before = std::exchange(record.step, step);
   shards_.DropAfter(run, step);

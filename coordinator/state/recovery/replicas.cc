@@ -12,7 +12,7 @@
 namespace longhaul::coordinator {
 
 void Replicas::Advance() {
-  for (Run* run : ledger_.RunsInOrder()) {
+  for (Run* run : ledger_.Active()) {
     const RunRecord& record = run->record;
     if (record.state != RunState::kRunning) continue;
     const uint32_t now = ReplicasOf(run->assignment()), wanted = record.ReplicasWanted();

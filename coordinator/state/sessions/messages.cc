@@ -1,5 +1,10 @@
 #include "coordinator/state/sessions/messages.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "coordinator/state/ledger/epochs.h"
 #include "coordinator/state/queries/rights.h"
 
 namespace longhaul::coordinator {
@@ -45,6 +50,7 @@ void Messages::OnRunMessage(Worker& worker, const v1::WorkerMessage& message) {
   const RunId id(message.run_id());
   if (Draft* draft = to_.planning.Find(id)) {
     if (message.epoch() == draft->epoch.value() &&
+        Stamp(message.stamp()) == StampOf(ledger_.DraftTag(id, draft->epoch)) &&
         draft->Find(worker.id, worker.incarnation) != nullptr) {
       to_.planning.OnMessage(worker, *draft, message);
       return;
@@ -56,11 +62,25 @@ void Messages::OnRunMessage(Worker& worker, const v1::WorkerMessage& message) {
     to_.spares.OnTimes(worker, *run, message.layer_times());
     return;
   }
+  NoteEpochs(*run, worker, message);
   if (message.epoch() != run->record.epoch.value()) {
     ledger_.DropMessage(*run, worker, message, "the run is at another epoch");
-  } else {
-    OnStageMessage(worker, *run, message);
+    return;
   }
+  // Late answers of measurements: the plan is made.
+  if (message.has_layer_times() || message.has_link_probed() || message.error().measuring()) return;
+  const bool is_its = run->record.plan && Stamp(message.stamp()) == run->assignment().stamp();
+  if (is_its) {
+    OnStageMessage(worker, *run, message);
+  } else if (!HasEnded(run->record.state)) {
+    ledger_.DropMessage(*run, worker, message, "the run's workers have another assignment");
+  }
+}
+
+void Messages::NoteEpochs(Run& run, const Worker& worker, const v1::WorkerMessage& message) {
+  const Epoch newest(std::max(message.epoch(), message.error().newest_epoch()));
+  if (NoteEpoch(run, newest)) return;
+  ledger_.DropMessage(run, worker, message, fmt::format("there is no epoch {}", newest.value()));
 }
 
 void Messages::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message) {
@@ -95,7 +115,6 @@ void Messages::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage&
       to_.stages.OnFinished(run, *stage, message.finished());
       break;
     case v1::WorkerMessage::kError:
-      if (message.error().measuring()) break;  // late, as kLayerTimes
       to_.stages.OnError(run, *stage, message.error());
       break;
     case v1::WorkerMessage::kLink:

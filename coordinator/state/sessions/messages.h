@@ -1,5 +1,5 @@
-// Passes each message of a worker to the component that handles it. Drops messages of another epoch
-// (attempt) of the run, and messages of a worker that has no part in the run.
+// Passes each message of a worker to the component that handles it. Drops messages of another
+// assignment than the run has, and messages of a worker that has no part in the run.
 #pragma once
 
 #include "coordinator/state/events.h"
@@ -46,6 +46,8 @@ class Messages {
 
  private:
   void OnRunMessage(Worker& worker, const v1::WorkerMessage& message);
+  // Notes the epochs that a worker names, so that the run's next one is above them.
+  void NoteEpochs(Run& run, const Worker& worker, const v1::WorkerMessage& message);
   void OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message);
 
   Ledger& ledger_;

@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "coordinator/state/books/shard_files.h"
+#include "coordinator/state/ledger/epochs.h"
 #include "coordinator/state/text.h"
 #include "run/plan/proto/plan_proto.h"
 
@@ -15,7 +16,7 @@ namespace longhaul::coordinator {
 
 namespace {
 
-constexpr uint32_t kProtocolMin = 8, kProtocolMax = 8;
+constexpr uint32_t kProtocolMin = 9, kProtocolMax = 9;
 constexpr size_t kMaxHelloText = 256;
 // Workers that left are listed until this many of them are known.
 constexpr size_t kMaxGoneWorkers = 256;
@@ -94,6 +95,7 @@ void Sessions::On(event::WorkerJoined& joined) {
               replaces ? "opened a new session" : "joined",
               hello.host().empty() ? "" : " from " + hello.host());
   NoteClock(worker, is_new);
+  NoteSeenChange(worker);
   Attach(worker);
   links_.Come(worker);
 }
@@ -127,6 +129,7 @@ bool Sessions::Renew(Worker& worker, const event::WorkerJoined& joined) {
   worker.times_for.reset();
   worker.last_heard = ledger_.now();
   ledger_.Connect(worker, joined.session);
+  timers_.Begin(joined.session);
   return is_new;
 }
 
@@ -152,6 +155,22 @@ void Sessions::NoteClock(Worker& worker, bool is_new) {
               worker.clock_ahead > absl::ZeroDuration() ? "ahead of" : "behind");
 }
 
+// Workers remember the newest change that their leader has named. Records that end before it are
+// not the newest.
+void Sessions::NoteSeenChange(const Worker& worker) {
+  const StateOptions& options = ledger_.options();
+  const bool of_another = worker.hello.tenure() != options.lead.tenure.value();
+  if (options.lead.tenure.value().empty() || !of_another ||
+      worker.hello.change() <= options.newest_change || std::exchange(said_put_back_, true)) {
+    return;
+  }
+  ledger_.Log(nullptr, "worker",
+              "worker {} has seen change {}, and these records ended with change {} when this "
+              "coordinator began to lead: they were put back from an older copy, or the disk lost "
+              "its newest writes; what is missing is lost",
+              ledger_.Label(worker), worker.hello.change(), options.newest_change);
+}
+
 // A process that comes back after a newer one of its identity is a twin, because a worker that was
 // started anew has another incarnation. Let in, each of the two would throw the other out for ever.
 void Sessions::RefuseTwin(const Worker& worker, const event::WorkerJoined& joined) {
@@ -175,14 +194,14 @@ void Sessions::Refuse(SessionId session, const std::string& refusal) {
 void Sessions::Attach(Worker& worker) {
   const v1::Hello hello = worker.hello;
   const RunId said(hello.run_id());
+  if (Run* run = ledger_.FindRun(said)) NoteEpoch(*run, Epoch(hello.epoch()));
   bool matches = hello.run_id().empty();
   Run* stage_of = nullptr;
-  for (Run* run : ledger_.RunsInOrder()) {
+  for (Run* run : ledger_.Active()) {
     // A recovering run reserves its workers itself, at the end of the tick (recovery/recovery.h).
     if (!IsActive(run->record.state) || run->record.state == RunState::kRecovering) continue;
     if (Draft* draft = planning_.Find(run->record.id)) {
       if (draft->Find(worker.id, worker.incarnation) != nullptr) {
-        matches = matches || (said == run->record.id && hello.epoch() == run->record.epoch.value());
         planning_.Attach(worker, *draft);
       }
       continue;
@@ -190,6 +209,7 @@ void Sessions::Attach(Worker& worker) {
     if (StageRecord* stage = ledger_.StageOf(*run, worker)) {
       stage_of = run;
       const bool same = said == run->record.id && hello.epoch() == run->record.epoch.value() &&
+                        Stamp(hello.stamp()) == run->assignment().stamp() &&
                         FromProto(hello.cell()) == stage->id;
       matches = matches || same;
       continue;
@@ -202,9 +222,11 @@ void Sessions::Attach(Worker& worker) {
   }
   const bool is_of_job = planning_.AttachToJobs(worker, said);
   if (!matches && !is_of_job) {
-    ledger_.SendAbort(
-        worker, said, Epoch(hello.epoch()),
-        "the coordinator knows this run as ended, or at another epoch, or not at all");
+    v1::WorkerCommand abort = ledger_.CommandFor(said, Epoch(hello.epoch()));
+    abort.set_stamp(hello.stamp());
+    abort.mutable_abort()->set_reason(
+        "the coordinator knows this run as ended, or with another assignment, or not at all");
+    ledger_.Send(worker, std::move(abort));
     worker.hello.clear_run_id();
   }
   if (stage_of != nullptr) stages_.Attach(worker, *stage_of, *ledger_.StageOf(*stage_of, worker));
@@ -255,32 +277,13 @@ void Sessions::ForgetOldWorkers() {
   ledger_.workers().erase(oldest);
 }
 
-absl::Duration Sessions::TimeoutOf(const Worker& worker) const {
-  const Run* run = worker.held ? ledger_.FindRun(*worker.held) : nullptr;
-  return run == nullptr ? ledger_.options().session_timeout : run->record.spec.session_timeout;
-}
-
 void Sessions::CheckTimers() {
-  std::vector<Worker*> silent;
-  for (auto& [id, worker] : ledger_.workers()) {
-    if (worker.session && ledger_.now() - worker.last_heard >= TimeoutOf(worker)) {
-      silent.push_back(&worker);
-    }
-  }
-  for (Worker* worker : silent) {
+  for (Worker* worker : timers_.Silent()) {
     const std::string why =
-        fmt::format("no sign of life for {:g} s", absl::ToDoubleSeconds(TimeoutOf(*worker)));
+        fmt::format("no sign of life for {:g} s", absl::ToDoubleSeconds(timers_.LimitOf(*worker)));
     ledger_.Do(command::CloseSession{*worker->session, why});
     Lose(*worker, why);
   }
-}
-
-MonoTime Sessions::NextWake() const {
-  MonoTime wake = MonoTime::max();
-  for (const auto& [id, worker] : ledger_.workers()) {
-    if (worker.session) wake = std::min(wake, worker.last_heard + TimeoutOf(worker));
-  }
-  return wake;
 }
 
 }  // namespace longhaul::coordinator

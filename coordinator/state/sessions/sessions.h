@@ -11,6 +11,7 @@
 #include "coordinator/state/life/stages.h"
 #include "coordinator/state/planning/planning.h"
 #include "coordinator/state/queries/samples.h"
+#include "coordinator/state/sessions/timers.h"
 #include "coordinator/state/shards/copies.h"
 #include "coordinator/state/shards/shards.h"
 #include "coordinator/state/workers/health.h"
@@ -37,7 +38,7 @@ class Sessions {
   void On(event::WorkerLeft& left);
   // Ends the sessions of workers that were silent for too long.
   void CheckTimers();
-  MonoTime NextWake() const;
+  MonoTime NextWake() const { return timers_.NextWake(); }
 
  private:
   std::optional<std::string> RefusalOf(const v1::Hello& hello) const;
@@ -46,6 +47,7 @@ class Sessions {
   // Updates the worker's record from its hello message. True: the worker has a new process.
   bool Renew(Worker& worker, const event::WorkerJoined& joined);
   void SendWelcome(const Worker& worker);
+  void NoteSeenChange(const Worker& worker);
   void NoteClock(Worker& worker, bool is_new);
   // Finds the run or request in which this worker process has a part, and repeats commands that the
   // worker may have missed.
@@ -53,7 +55,6 @@ class Sessions {
   // The session has ended. `for_good`: this worker process will not come back.
   void Lose(Worker& worker, const std::string& why, bool for_good = false);
   void ForgetOldWorkers();
-  absl::Duration TimeoutOf(const Worker& worker) const;
 
   Ledger& ledger_;
   Health& health_;
@@ -63,6 +64,8 @@ class Sessions {
   Shards& shards_;
   Copies& copies_;
   const Samples& samples_;
+  SessionTimers timers_{ledger_};
+  bool said_put_back_ = false;  // an event says that these records are from an older copy
 };
 
 }  // namespace longhaul::coordinator

@@ -33,7 +33,7 @@ void Copies::OnMove(Run& run, const Transition& row) {
 }
 
 void Copies::Advance() {
-  for (Run* run : ledger_.RunsInOrder()) {
+  for (Run* run : ledger_.Active()) {
     if (HasStages(run->record.state) && run->assignment().copy_every > 0) Begin(*run);
   }
 }

@@ -5,11 +5,11 @@
 #include <map>
 #include <utility>
 
-#include "base/hash.h"
 #include "base/units.h"
 #include "coordinator/state/ledger/within_reach.h"
 #include "coordinator/state/shards/shards.h"
 #include "coordinator/state/text.h"
+#include "coordinator/state/workers/secrets.h"
 #include "planner/links.h"
 #include "proto/wire/transfer_word.h"
 #include "run/plan/proto/plan_proto.h"
@@ -142,12 +142,14 @@ void Shards::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerComman
   const bool paced = check.purpose == ShardCheck::Purpose::kCopy;
   v1::ShardPath path;
   path.set_transport(std::string(ToString(ends->transport)));
-  path.set_link_secret(HmacSha256(run.record.link_secret, fmt::format("shards of check {}", id)));
+  // The run may begin another epoch while the files are on their way.
+  const std::string tag = ledger_.DraftTag(check.run, check.epoch);
+  path.set_link_secret(TransferSecret(run.record.link_secret, tag, id));
   const std::vector<Endpoint> both[] = {FromProto(source->hello.endpoints()),
                                         FromProto(holder->hello.endpoints())};
   path.set_sealed(run.assignment().sealed || !ends->relays.empty() ||
                   SealsLinks(run.record.spec, both));
-  for (std::string& way : links_.WaysThrough(ends->relays, run.record.link_secret, check.epoch,
+  for (std::string& way : links_.WaysThrough(ends->relays, run.record.link_secret, tag,
                                              fmt::format("shards of check {}", id))) {
     path.add_addresses(std::move(way));
   }
@@ -155,6 +157,9 @@ void Shards::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerComman
   path.set_paced(paced);
   path.set_line_bits_per_second(LineBetween(run, *source, *holder));
   v1::WorkerCommand to_holder = ledger_.CommandFor(check.run, check.epoch);
+  for (v1::WorkerCommand* command : {&to_holder, &to_source}) {
+    command->set_stamp(StampOf(tag).value());
+  }
   v1::TakeShards& take = *to_holder.mutable_take_shards();
   take.set_check(id);
   take.set_step(check.step);

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "base/hash.h"
 #include "coordinator/state/books/shard_files.h"
+#include "coordinator/state/workers/secrets.h"
 #include "planner/replicas.h"
 #include "run/plan/proto/plan_proto.h"
 #include "run/tokens/token_file.h"
@@ -45,20 +45,16 @@ void Orders::SendAssign(const Worker& worker, const Run& run, const StageRecord&
   const Assignment& assignment = run.assignment();
   *assign.mutable_assignment() = ToProto(assignment);
   *assign.mutable_cell() = ToProto(stage.id);
-  // Each epoch has secrets of its own, so that a worker of an older epoch can open no link of this
-  // one, and so has each edge, so that a worker at its end can open no other.
-  const uint64_t epoch = run.record.epoch.value();
-  assign.set_link_secret(
-      HmacSha256(run.record.link_secret, fmt::format("links of epoch {}", epoch)));
+  const std::string& secret = run.record.link_secret;
+  assign.set_link_secret(LinksSecret(secret, assignment.hash));
   for (const Edge& edge : assignment.edges) {
     if (edge.from != stage.id && edge.to != stage.id) continue;
-    (*assign.mutable_edge_secrets())[edge.id.value()] = HmacSha256(
-        run.record.link_secret, fmt::format("edge {} of epoch {}", edge.id.value(), epoch));
+    (*assign.mutable_edge_secrets())[edge.id.value()] =
+        EdgeSecret(secret, assignment.hash, edge.id);
     if (edge.relays.empty()) continue;
     v1::RelayWays& ways = (*assign.mutable_edge_ways())[edge.id.value()];
-    for (std::string& way :
-         links_.WaysThrough(edge.relays, run.record.link_secret, run.record.epoch,
-                            fmt::format("edge {} of epoch {}", edge.id.value(), epoch))) {
+    for (std::string& way : links_.WaysThrough(edge.relays, secret, assignment.hash,
+                                               fmt::format("edge {}", edge.id.value()))) {
       ways.add_ways(std::move(way));
     }
   }

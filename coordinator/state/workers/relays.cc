@@ -8,7 +8,7 @@ namespace longhaul::coordinator {
 
 namespace {
 
-// A ticket also ends with its epoch (planning/relay_scopes.h). An epoch rarely trains for longer
+// A ticket also ends with its assignment (planning/relay_scopes.h). An epoch rarely trains longer
 // without a link that opens anew. Where it does, the run recovers.
 constexpr uint64_t kTicketSeconds = uint64_t{7} * 24 * 3600;
 
@@ -18,8 +18,8 @@ bool Carries(const v1::Hello& hello) {
 
 }  // namespace
 
-std::string WorkerLinks::ScopeOf(std::string_view link_secret, Epoch epoch) {
-  return relay::ScopeOf(link_secret, epoch.value());
+std::string WorkerLinks::ScopeOf(std::string_view link_secret, std::string_view tag) {
+  return relay::ScopeOf(link_secret, tag);
 }
 
 bool WorkerLinks::HasRelay(const Worker& worker) {
@@ -53,11 +53,12 @@ bool WorkerLinks::HasLostItsRelays(const Edge& edge) const {
 }
 
 std::vector<std::string> WorkerLinks::WaysThrough(const std::vector<Relay>& relays,
-                                                  std::string_view link_secret, Epoch epoch,
+                                                  std::string_view link_secret,
+                                                  std::string_view tag,
                                                   std::string_view link) const {
   std::vector<std::string> ways;
   if (relays.empty()) return ways;
-  const std::string name = relay::NameOf(link_secret, epoch.value(), link);
+  const std::string name = relay::NameOf(link_secret, tag, link);
   const uint64_t until_s = static_cast<uint64_t>(ledger_.unix_ms() / 1000) + kTicketSeconds;
   for (const Relay& relay : relays) {
     const std::optional<RelayOffer> offer = OfferOf(relay);

@@ -27,7 +27,7 @@ std::vector<Worker*> Spares::SparesOf(const Run& run) const {
 }
 
 void Spares::Advance() {
-  for (Run* run : ledger_.RunsInOrder()) {
+  for (Run* run : ledger_.Active()) {
     const RunState state = run->record.state;
     const size_t wanted = SparesWanted(*run);
     if (wanted == 0 || (!HasStages(state) && state != RunState::kRecovering)) continue;

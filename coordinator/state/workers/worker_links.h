@@ -58,14 +58,14 @@ class WorkerLinks {
   // Returns whether the edge uses relays and none of them is available.
   bool HasLostItsRelays(const Edge& edge) const;
   // Returns a way (transport/relay/ticket.h) for each available relay: its address, and a ticket
-  // with which both ends of a link meet there. `link`: text that is different for each link of the
-  // run or draft whose secret is `link_secret`. The ticket counts while RelayScopes
-  // (planning/relay_scopes.h) names its epoch.
+  // with which both ends of a link meet there. `link_secret`: of the run or draft. `tag`: the hash
+  // of the assignment, or Ledger::DraftTag. `link`: text that is different for each link with this
+  // tag. The ticket counts while RelayScopes (planning/relay_scopes.h) names its scope.
   std::vector<std::string> WaysThrough(const std::vector<Relay>& relays,
-                                       std::string_view link_secret, Epoch epoch,
+                                       std::string_view link_secret, std::string_view tag,
                                        std::string_view link) const;
   // Returns the scope of these tickets (transport/relay/ticket.h).
-  static std::string ScopeOf(std::string_view link_secret, Epoch epoch);
+  static std::string ScopeOf(std::string_view link_secret, std::string_view tag);
   // Returns whether this worker has a relay.
   static bool HasRelay(const Worker& worker);
 

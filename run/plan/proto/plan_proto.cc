@@ -98,6 +98,9 @@ static void Fields(auto&& field, MaybeConst<Assignment> auto& assignment) {
   field("slices", assignment.slices);
   OrOne(assignment.slices);
   field("sealed", assignment.sealed);
+  field("term", assignment.term);
+  field("tenure", assignment.tenure);
+  field("hash", assignment.hash);
   field("data", assignment.data);
   field("microbatches_before", assignment.microbatches_before);
   field("cells", assignment.cells);

@@ -74,9 +74,23 @@ class Pair(Daemons):
 
     def follow(self, name, leader):
         self._start(name, "longhaul-coordinator", "--listen", self.addresses[name], "--standby", self.addresses[leader])
-        process, log = self.processes[-1], self.folder / f"{name}.log"
-        self._wait("the standby", lambda: "this standby has all" in log.read_text())
+        process = self.processes[-1]
+        if not (self.folder / "witness").exists():
+            self.watch()
+        record = self.folder / leader / "leadership.json"
+        witness = self.folder / "witness/witness.json"
+        self._wait("both to be in sync", lambda: all(
+            path.exists() and len(json.loads(path.read_text())["in_sync"]) == 2 for path in (record, witness)))
         return process
+
+    def watch(self):
+        token = self.folder / "witness-token"
+        token.touch(mode=0o600)
+        token.write_text(self.cli("token", "create", "--role", "witness"))
+        with open(self.folder / "witness.log", "w", encoding="utf-8") as log:
+            self.processes.append(subprocess.Popen(
+                [self.programs / "longhaul-coordinator", "witness", "--coordinator", self.both(), "--state-dir",
+                 self.folder / "witness", "--token-file", token], stdout=log, stderr=log))
 
     def step(self, run):
         """The last one; None where nobody answers."""

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "base/shutdown.h"
 #include "base/units.h"
 #include "deploy/cluster/relay/relay.h"
@@ -296,5 +297,6 @@ int Main(int argc, char** argv) {
 }  // namespace longhaul::bench
 
 int main(int argc, char** argv) {
+  longhaul::InitLogging("info").IgnoreError();  // to standard error, beside the results
   return longhaul::bench::Main(argc, argv);
 }

@@ -140,7 +140,7 @@ void PassWithPings(Traffic& traffic, bool dials, absl::Duration duration) {
 StatusOr<std::shared_ptr<Link>> OpenLink(transport::Transport& transport,
                                          const PeerOptions& options,
                                          std::shared_ptr<Traffic> traffic) {
-  const transport::LinkKey key{RunId("bench-000000"), Epoch(1), EdgeId(0)};
+  const transport::LinkKey key{RunId("bench-000000"), Stamp(1), EdgeId(0)};
   StatusOr<std::shared_ptr<Link>> result = absl::InternalError("not open");
   Notification opened;
   const auto done = [&](StatusOr<std::shared_ptr<Link>> link) {

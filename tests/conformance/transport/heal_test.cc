@@ -97,7 +97,7 @@ TEST_P(HealTest, GoesOnAfterOneOfTwoConnectionsBreaks) {
 
 TEST_P(HealTest, GoesOnAfterManyResetsUnderLoad) {
   Open(Quick());
-  constexpr int kResets = 15;
+  constexpr int kResets = 8;
   for (int i = 1; i <= kResets; ++i) {
     SendBoth(40);
     faults_.Reset();

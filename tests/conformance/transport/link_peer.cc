@@ -42,7 +42,7 @@ int Main(std::string_view backend, const std::string& address) {
   if (!transport.ok()) return 1;
   const auto sender = std::make_shared<Sender>();
   (*transport)
-      ->Dial({address}, {RunId("demo-ab12cd"), Epoch(3), EdgeId(0)}, "the secret of this run",
+      ->Dial({address}, {RunId("demo-ab12cd"), Stamp(3), EdgeId(0)}, "the secret of this run",
              sender, {}, Deadline::After(absl::Seconds(20)),
              [sender](StatusOr<std::shared_ptr<Link>> link) {
                if (!link.ok()) std::_Exit(1);

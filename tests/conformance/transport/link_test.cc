@@ -212,7 +212,7 @@ void LinkTest::PutFaultsAroundDialler() {
 }
 
 LinkKey LinkTest::Key(uint32_t edge) {
-  return {RunId("demo-ab12cd"), Epoch(3), EdgeId(edge)};
+  return {RunId("demo-ab12cd"), Stamp(3), EdgeId(edge)};
 }
 
 BackendUnderTest SealedUnderTest() {

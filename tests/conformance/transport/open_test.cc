@@ -84,11 +84,11 @@ TEST_P(LinkTest, UnknownKeyEndsAtTheDeadlineAndSaysWhy) {
   EXPECT_THAT(std::string(Message(status)), HasSubstr(why));
 }
 
-TEST_P(LinkTest, AnotherEpochIsAnotherLink) {
+TEST_P(LinkTest, AnotherAssignmentIsAnotherLink) {
   OpenResult expected;
   OpenResult dialled;
   LinkKey old = Key();
-  old.epoch = Epoch(2);
+  old.stamp = Stamp(2);
   listener_->Expect(Key(), kSecret, at_listener_, With({}), Deadline::After(kPatience),
                     expected.Done());
   dialler_->Dial({listener_->address()}, old, kSecret, at_dialler_, With({}),

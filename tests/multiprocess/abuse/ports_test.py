@@ -9,7 +9,6 @@ descriptors are back, and a proper client is served. At the end the run's losses
 """
 import argparse
 import concurrent.futures
-import json
 import os
 import pathlib
 import random
@@ -65,8 +64,8 @@ class Daemons(training.Cluster):
 
     def start_standby(self):
         self.start("standby", "longhaul-coordinator", "--listen", self.standby, "--standby", self.address)
-        path = self.folder / "standby/leadership.json"
-        training.wait_for("the standby's copy", lambda: path.exists() and json.loads(path.read_text())["whole"])
+        log = self.folder / "standby.log"
+        training.wait_for("the standby's copy", lambda: "this standby has all" in log.read_text())
 
     def start_workers(self):
         """Behind proxies that slow the run down, because all its steps are repeated."""

@@ -248,7 +248,8 @@ def open_calls(eve):
 def flood(worker, worker_id, body_of, seconds=3):
     """A worker that reports as fast as it may; returns how many reports and bytes were taken."""
     connection = worker.connect()
-    hello = b"".join([field(1, 8), field(2, 8), field(3, worker_id), field(4, str(time.monotonic_ns())),
+    # Whatever protocol the coordinator speaks.
+    hello = b"".join([field(1, 1), field(2, 1000), field(3, worker_id), field(4, str(time.monotonic_ns())),
                       field(5, "attacker")])
     stream, connection.next = connection.next, connection.next + 2
     connection.open(stream, WORKER + "Session", "", message(field(10, hello)), end=False)

@@ -124,8 +124,8 @@ int RunWorker(const Options& options, const std::string& token) {
     auto stream = stub->Session(&context);
     v1::WorkerMessage message;
     v1::Hello* hello = message.mutable_hello();
-    hello->set_protocol_min(8);
-    hello->set_protocol_max(8);
+    hello->set_protocol_min(9);
+    hello->set_protocol_max(9);
     hello->set_worker_id(worker_id);
     hello->set_incarnation(incarnation);
     hello->set_name(options.name);

@@ -28,6 +28,8 @@ from http2 import CONTROL, Connection, Target, field, message, tls_as
 JOIN = "/longhaul.v1.MemberService/Join"
 LIST_AUDIT = "/longhaul.v1.MemberService/ListAudit"
 KEY = re.compile("-----BEGIN PRIVATE KEY-----.*?-----END PRIVATE KEY-----\n", re.S)
+# The fields `tenure` and `hash` of an Assignment (proto/longhaul/v1/plan.proto).
+HASH = re.compile(rb"\x6a\x10.{16}\x72\x20(.{32})", re.S)
 DIALLER, WAITER = 1, 2
 
 
@@ -244,10 +246,11 @@ class RelayEnd:
 def ticket_of(cluster, run):
     """As the ends of an edge of the run's epoch have one: from secrets that they do not have."""
     with sqlite3.connect(f"file:{cluster.folder}/coordinator/store.db?mode=ro", uri=True) as store:
-        link_secret, epoch = store.execute("SELECT link_secret, epoch FROM runs WHERE id = ?", (run,)).fetchone()
+        link_secret, plan = store.execute("SELECT link_secret, plan FROM runs WHERE id = ?", (run,)).fetchone()
+    assignment = HASH.search(plan)[1]
     relay_secret = bytes.fromhex((cluster.folder / "coordinator/relay-secret").read_text().strip())
-    digest = lambda text: hmac.digest(link_secret, text.encode(), "sha256")  # noqa: E731
-    name = digest(f"relays of epoch {epoch}")[:16] + digest(f"meeting of edge 0 of epoch {epoch}")[:16]
+    digest = lambda text: hmac.digest(link_secret, text + assignment, "sha256")  # noqa: E731
+    name = digest(b"relays of ")[:16] + digest(b"meeting of edge 0 in ")[:16]
     until = struct.pack("<Q", int(time.time()) + 3600)
     return name, until, hmac.digest(relay_secret, b"longhaul relay ticket " + until + name, "sha256")
 

@@ -1,9 +1,9 @@
-"""A standby takes over from coordinators that are killed and that hang, with real daemons.
+"""Two coordinators and a witness, with real daemons: one of the two is killed or stopped, and the other one takes over.
 
 usage: standby_test.py BIN_DIR
 
-A run trains through two takeovers in one epoch. Its steps are all recorded, with the losses of an unbroken run. Each coordinator that comes
-back finds out that it is none any more, and follows the other.
+A run trains through two takeovers in one epoch. Its steps are all recorded, with the losses of an unbroken run, and a run that was submitted
+right before the leader was killed is there. Each coordinator that comes back follows the other. Without the witness nobody takes over.
 """
 import json
 import pathlib
@@ -51,10 +51,25 @@ class Pair(Cluster):
         finally:
             self.address = address
 
-    def follow(self, name, leader):
-        self.start(name, "longhaul-coordinator", "--listen", self.addresses[name],
-                   "--standby", self.addresses[leader])
-        wait_for(f"{name} to have all", lambda: self.leadership(name).get("whole"))
+    def follow(self, name, leader, flag="--standby"):
+        self.start(name, "longhaul-coordinator", "--listen", self.addresses[name], flag, self.addresses[leader])
+
+    def watch(self):
+        """Starts the witness, which joins if it has not yet."""
+        token = self.folder / "witness-token"
+        if not token.exists():
+            token.touch(mode=0o600)
+            token.write_text(self.cli("token", "create", "--role", "witness").stdout)
+        log = open(self.folder / "witness.log", "a", encoding="utf-8")
+        self.processes["witness"] = subprocess.Popen(
+            [self.programs / "longhaul-coordinator", "witness", "--coordinator", self.both(), "--state-dir",
+             self.folder / "witness", "--token-file", token], stdout=log, stderr=log)
+
+    def in_sync(self, leader):
+        """Whether every change waits for both, and the witness knows it."""
+        record = self.folder / "witness" / "witness.json"
+        return (self.leadership(leader).get("role") == "coordinator" and len(self.leadership(leader).get("in_sync", [])) == 2
+                and record.exists() and len(json.loads(record.read_text())["in_sync"]) == 2)
 
     def leadership(self, name):
         path = self.folder / name / "leadership.json"
@@ -86,54 +101,65 @@ def await_takeover(cluster, name, run, since):
           flush=True)
 
 
-def expect_end(cluster, name):
-    process = cluster.processes[name]
-    assert process.wait(timeout=60) == 1, process.returncode
-    assert "another coordinator has taken over" in cluster.log(name), cluster.log(name)[-1000:]
-    assert cluster.leadership(name)["role"] == "fenced"
-
-
 def killed(cluster, run):
-    """The machine is gone; its state directory comes back later."""
+    """The machine is gone; its state directory comes back later. Returns a run that was submitted right before."""
     wait_for("some steps", lambda: cluster.step(run) > 5)
+    wait_for("both to be in sync", lambda: cluster.in_sync("one"))
+    last = submit(cluster, "last", 10)
     began = time.monotonic()
     cluster.kill("one")
     await_takeover(cluster, "two", run, began)
+    assert cluster.status(last)["state"] in ("waiting", "queued", "planning"), cluster.status(last)
+    print("ok: a run that was submitted right before is there", flush=True)
+    # Without a flag: its records name the other one.
     cluster.start("one", "longhaul-coordinator", "--listen", cluster.addresses["one"])
-    expect_end(cluster, "one")
-    assert cluster.leadership("one")["successor"] == cluster.addresses["two"]
-    print("ok: the old one, come back, is fenced", flush=True)
+    wait_for("the old one to follow", lambda: cluster.in_sync("two"))
+    assert cluster.leadership("one")["role"] == "standby", cluster.leadership("one")
+    assert "resumes after change" in cluster.log("two"), cluster.log("two")[-1000:]
+    print("ok: the old one, come back, follows", flush=True)
+    return last
 
 
 def hung(cluster, run):
     """It stands still with open connections, and goes on after another has taken over."""
-    cluster.follow("one", "two")
     began = time.monotonic()
     cluster.processes["two"].send_signal(signal.SIGSTOP)
     await_takeover(cluster, "one", run, began)
     cluster.processes["two"].send_signal(signal.SIGCONT)
-    expect_end(cluster, "two")
-    print("ok: one that hung is fenced when it goes on", flush=True)
+    # The same process, which has begun anew.
+    wait_for("the one that hung to follow", lambda: cluster.in_sync("one"))
+    assert cluster.processes["two"].poll() is None
+    assert "another coordinator leads" in cluster.log("two"), cluster.log("two")[-1000:]
+    print("ok: one that hung follows when it goes on", flush=True)
 
 
-def lagging(cluster):
-    """A standby that has been started since it followed last does not know what it missed."""
+def unwatched(cluster):
+    """Nobody takes over without the witness, and the leader that comes back does not lead without it, either."""
+    cluster.kill("witness")
     cluster.kill("one")
-    stale = subprocess.run([cluster.programs / "longhaul-coordinator", "--state-dir", cluster.folder / "two",
-                            "--listen", cluster.addresses["two"]], capture_output=True, text=True, check=False, timeout=60)
-    assert stale.returncode == 1 and "another coordinator has taken over" in stale.stderr, stale
-    cluster.start("two", "longhaul-coordinator", "--listen", cluster.addresses["two"], "--standby",
-                  cluster.addresses["one"])
-    wait_for("it to wait", lambda: cluster.leadership("two").get("role") == "standby")
+    cluster.follow("one", "two", "--peer")
+    wait_for("it to wait", lambda: "standby of" in cluster.log("one").splitlines()[-1])
     refused = cluster.cli("ps", check=False)
     assert refused.returncode != 0, refused.stdout
-    cluster.processes["two"].terminate()
-    assert cluster.processes["two"].wait(timeout=60) == 0
-    assert not cluster.leadership("two")["whole"]
+    assert cluster.leadership("two")["role"] == "standby"
+    cluster.watch()
+    wait_for("the witness to elect it", lambda: cluster.cli("ps", check=False).returncode == 0)
+    assert cluster.leadership("one")["role"] == "coordinator", cluster.leadership("one")
+    print("ok: nobody leads without two of the three", flush=True)
+
+
+def forced(cluster):
+    """A person may lead with what a standby has."""
+    wait_for("both to be in sync", lambda: cluster.in_sync("one"))
+    for name in ("one", "two", "witness"):
+        cluster.kill(name)
+    alone = subprocess.run([cluster.programs / "longhaul-coordinator", "--state-dir", cluster.folder / "two",
+                            "--listen", cluster.addresses["two"]], capture_output=True, text=True, check=False, timeout=60)
+    assert alone.returncode == 1 and "--force serves now with what it has" in alone.stderr, alone
     cluster.start("two", "longhaul-coordinator", "--listen", cluster.addresses["two"], "--force")
     wait_for("an answer", lambda: cluster.cli("ps", check=False).returncode == 0)
     assert cluster.leadership("two")["term"] > 1e9, cluster.leadership("two")
-    print("ok: one that lagged serves when it is forced, and not before", flush=True)
+    print("ok: a standby leads when it is forced, and not before", flush=True)
 
 
 def main():
@@ -142,11 +168,13 @@ def main():
         wait_for("the unbroken run", lambda: cluster.status(whole)["state"] == "done")
         unbroken = steps_of(cluster, whole)
         cluster.follow("two", "one")
+        cluster.watch()
         run = submit(cluster, "kept", 1_000_000)
-        killed(cluster, run)
+        last = killed(cluster, run)
         hung(cluster, run)
-        cluster.cli("stop", run)
-        wait_for("the stop", lambda: cluster.status(run)["state"] == "stopped")
+        for one in (last, run):
+            cluster.cli("stop", one)
+            wait_for("the stop", lambda one=one: cluster.status(one)["state"] == "stopped")
         status, got = cluster.status(run), steps_of(cluster, run)
         assert int(status["epoch"]) == 1, status["epoch"]
         assert sorted(got) == list(range(min(got), max(got) + 1)), "some steps are not recorded"
@@ -155,8 +183,9 @@ def main():
                      [unbroken[step]["loss"] for step in first])
         # Each coordinator has what those before it have written into the audit log.
         did = [json.loads(line)["action"] for line in cluster.cli("audit", "--json").stdout.splitlines()]
-        assert [did.count(action) for action in ("submit", "takeover", "stop")] == [2, 2, 1] and "join" in did, did
-        lagging(cluster)
+        assert [did.count(action) for action in ("submit", "takeover", "stop")] == [3, 2, 2] and "join" in did, did
+        unwatched(cluster)
+        forced(cluster)
 
 
 if __name__ == "__main__":

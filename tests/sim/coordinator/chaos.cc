@@ -81,6 +81,7 @@ void Chaos::Begin() {
 
 void Chaos::End() {
   over_ = true;
+  cluster_.calls.End();
   world_.faults = Faults();
   world_.data_cut_until.clear();
   for (const auto& twin : cluster_.twins) twin->Crash(/*silent=*/false);

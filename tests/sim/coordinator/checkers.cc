@@ -302,7 +302,11 @@ void Checkers::CheckStep(const write::StepDone& done) {
     world_->Violate("a step of {}@{} was stored, which is not its epoch", id, done.step.epoch());
     return;
   }
-  const double loss = world_->LossAt({id, done.step.epoch()}, done.step.step());
+  // The record of an epoch that is just over has gone on.
+  const auto over = world_->epochs.lower_bound({id, done.step.epoch()});
+  const EpochKey key =
+      just_over && over != world_->epochs.end() ? over->first : KeyOf(record->second);
+  const double loss = world_->LossAt(key, done.step.step());
   if (done.step.loss() != loss) {
     world_->Violate("step {} of {}@{} is stored with loss {} and had {}", done.step.step(), id,
                     done.step.epoch(), done.step.loss(), loss);

@@ -89,13 +89,24 @@ void Cluster::Ask(const std::function<Event(RequestId)>& make, SimCoordinator::D
 }
 
 void Cluster::Submit(const RunSpec& spec, bool resume) {
-  const std::string id = fmt::format("{}-{}", spec.name, ++last_id_);
-  world.timeline.Note("a user submits {}{}", id, resume ? " to resume" : "");
-  Ask([spec, id, resume](RequestId request) { return SubmitOf(spec, id, request.value(), resume); },
-      [this](const Command* reply) {
-        if (reply == nullptr) return;
-        const auto& submit = std::get<command::Reply<v1::SubmitReply>>(*reply);
-        if (submit.reply.ok()) checkers.ToldAccepted(*submit.reply);
+  const std::string what = resume ? "resume " + spec.name : "submit " + spec.name;
+  world.timeline.Note("a user asks: {}", what);
+  calls.Begin(
+      what,
+      [this, spec, resume](RequestId request, const std::string& call) {
+        // Each try would make a run of its own.
+        const std::string id = fmt::format("{}-{}", spec.name, ++last_id_);
+        event::Submitted submitted = SubmitOf(spec, id, request.value(), resume);
+        submitted.submit.set_request_id(call);
+        return submitted;
+      },
+      [](const Command& command) -> ClientCalls::Said {
+        const auto& reply = std::get<command::Reply<v1::SubmitReply>>(command).reply;
+        if (!reply.ok()) return {.status = reply.status()};
+        return {.status = {}, .text = reply->run_id(), .repeated = reply->stored().repeated()};
+      },
+      [this](const Command& command) {
+        checkers.ToldAccepted(*std::get<command::Reply<v1::SubmitReply>>(command).reply);
       });
 }
 
@@ -110,11 +121,7 @@ void Cluster::PlanOnly(const RunSpec& spec) {
 
 void Cluster::Stop(const std::string& run, bool now) {
   world.timeline.Note("a user stops {}{}", run, now ? " at once" : "");
-  Ask(
-      [run, now](RequestId request) {
-        return event::StopAsked{request, run, now};
-      },
-      [](const Command*) {});
+  calls.Stop(run, now);
 }
 
 void Cluster::SetReplicas(const std::string& run, uint32_t replicas) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/sim/coordinator/checkers.h"
+#include "tests/sim/coordinator/client_calls.h"
 #include "tests/sim/coordinator/sim_coordinator.h"
 #include "tests/sim/coordinator/sim_store.h"
 #include "tests/sim/coordinator/sim_worker.h"
@@ -55,6 +56,9 @@ class Cluster {
   std::vector<std::unique_ptr<SimWorker>> twins;
   // For each worker, the time until which it cannot open a session.
   std::vector<MonoTime> away_until;
+  // The calls that are made again when their answer is lost.
+  ClientCalls calls{
+      &world, [this](const auto& make, SimCoordinator::Done done) { Ask(make, std::move(done)); }};
 
  private:
   void Ask(const std::function<Event(RequestId)>& make, SimCoordinator::Done done);

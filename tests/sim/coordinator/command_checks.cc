@@ -166,7 +166,7 @@ void Checkers::CheckAbort(const v1::WorkerCommand& command, const std::string& i
 
 void Checkers::CheckReply(const command::Reply<v1::StopReply>& stop) {
   const auto asked = stops_.extract(stop.request);
-  if (!stop.reply.ok() || asked.empty()) return;
+  if (!stop.reply.ok() || asked.empty() || stop.reply->stored().repeated()) return;
   // The reply says which of the runs of a name it means.
   const std::string& message = stop.reply->message();
   const size_t words = message.find(" ends after the step");

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/sim/coordinator/simulation.h"
+#include "tests/sim/coordinator/two_leaders.h"
 
 namespace longhaul::coordinator::sim {
 namespace {
@@ -34,7 +35,8 @@ int RunSeeds(uint64_t first, uint64_t count, uint64_t stride, bool print, bool g
   int failed = 0;
   for (uint64_t i = 0; i < count; i += stride) {
     const uint64_t seed = first + i;
-    const SimulationResult result = Simulate({.seed = seed, .print = print});
+    SimulationResult result = Simulate({.seed = seed, .print = print});
+    if (result.violation.empty()) result = SimulateTwoLeaders(seed, print);
     if (print) {
       std::printf("seed %llu: %llu notes, hash %016llx, %.0f virtual seconds\n",
                   static_cast<unsigned long long>(seed),

@@ -27,6 +27,7 @@ void SimCoordinator::Start() {
   store_->Reopen();
   // As each process has its own: numbers of checks are made of it.
   options_.reach_secret = fmt::format("process {}", process_);
+  options_.lead = {.term = process_, .tenure = Tenure(fmt::format("{:<16}", process_))};
   state_ = std::make_unique<State>(options_, store_->LoadRuns(), store_->NextEventSequence(),
                                    world_->timeline.now());
   stalled_until_ = MonoTime();
@@ -191,7 +192,11 @@ void SimCoordinator::Tick() {
 void SimCoordinator::Execute(const Command& command) {
   if (const auto* to = std::get_if<command::ToWorker>(&command)) {
     const auto session = sessions_.find(to->session);
-    if (session != sessions_.end()) session->second->Down(to->message);
+    if (session == sessions_.end()) return;
+    v1::WorkerCommand message = to->message;
+    message.set_term(options_.lead.term);
+    message.set_tenure(options_.lead.tenure.value());
+    session->second->Down(std::move(message));
   } else if (const auto* close = std::get_if<command::CloseSession>(&command)) {
     const auto session = sessions_.find(close->session);
     if (session != sessions_.end()) session->second->Close();

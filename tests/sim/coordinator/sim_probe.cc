@@ -53,8 +53,7 @@ void SimWorker::PollProbe(uint64_t number) {
       answer.set_problem("the link broke");
     } else {
       if (!ask.round_trips_only()) {
-        answer.set_goodput_bits_per_second(
-            RateOf({probe_->command.run_id(), probe_->command.epoch()}, probe_->peer, index_));
+        answer.set_goodput_bits_per_second(RateOf(KeyOf(probe_->command), probe_->peer, index_));
       }
       answer.set_round_trip_seconds(0.01);
     }
@@ -63,12 +62,8 @@ void SimWorker::PollProbe(uint64_t number) {
     return;
   }
   probe_->answer = message;
-  Say({probe_->command.run_id(), probe_->command.epoch()}, std::move(message));
+  Say(KeyOf(probe_->command), std::move(message));
   TakeNext();
-}
-
-bool SimWorker::IsProbed(const v1::WorkerCommand& command) const {
-  return command.has_probe_link() && probe_ && ProbeKey(probe_->command) == ProbeKey(command);
 }
 
 void SimWorker::CancelProbe() {

@@ -36,7 +36,7 @@ void SimWorker::AfterInRun(absl::Duration delay, std::function<void()> action) {
 void SimWorker::BeginRun(const v1::WorkerCommand& command) {
   const v1::Assign& assign = command.assign();
   StageRun& run = run_.emplace(StageRun());
-  run.key = {command.run_id(), command.epoch()};
+  run.key = KeyOf(command);
   run.number = ++runs_begun_;
   run.assignment = FromProto(assign.assignment());
   run.cell = FromProto(assign.cell());

@@ -23,12 +23,17 @@ class ModelStore final : public SimStore {
         next_event_ = log->event.sequence() + 1;
       } else if (const auto* done = std::get_if<write::StepDone>(&write)) {
         steps_[done->run][done->step.step()] = done->step;
+      } else if (const auto* answered = std::get_if<write::Answered>(&write)) {
+        answered_[{answered->call.owner, answered->call.id}] = answered->call;
+      } else if (const auto* gone = std::get_if<write::AnswerForgotten>(&write)) {
+        answered_.erase({gone->owner, gone->id});
       }
     }
   }
   void Reopen() override {}
   StoredRuns LoadRuns() const override {
     StoredRuns stored{.runs = records_};
+    for (const auto& [key, call] : answered_) stored.answered.push_back(call);
     for (const RunRecord& record : records_) {
       const auto rows = steps_.find(record.id);
       if (HasEnded(record.state) || rows == steps_.end()) continue;
@@ -45,6 +50,7 @@ class ModelStore final : public SimStore {
   std::vector<RunRecord> records_;  // in the order in which they came
   std::map<RunId, size_t> places_;
   std::map<RunId, std::map<uint64_t, v1::StepRecord>> steps_;
+  std::map<std::pair<std::string, std::string>, AnsweredCall> answered_;
   uint64_t next_event_ = 1;
 };
 

@@ -9,8 +9,6 @@
 namespace longhaul::coordinator::sim {
 namespace {
 
-constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
-constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
 constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 
 }  // namespace
@@ -39,7 +37,8 @@ void SimWorker::Start() {
   incarnation_ = ++world_->incarnations[index_];
   world_->timeline.Note("{} starts as incarnation {}{}", id(), incarnation_,
                         twin_ ? ", a twin" : "");
-  back_off_ = kFirstBackOff;
+  order_ = worker::DialOrder(1);
+  obeyed_ = world_->obeyed[id_];
   TryDial();
   Heartbeat();
 }
@@ -121,8 +120,7 @@ void SimWorker::TryDial() {
                                      });
                                    }});
   if (!connection_) {
-    back_off_ = std::min(2 * back_off_, kLongestBackOff);
-    After(back_off_, [this] { TryDial(); });
+    After(order_.After({}).pause, [this] { TryDial(); });
     return;
   }
   v1::WorkerMessage hello;
@@ -133,13 +131,15 @@ void SimWorker::TryDial() {
 v1::Hello SimWorker::Hello() const {
   v1::Hello hello = HelloOf(WorkerName(index_), std::to_string(incarnation_));
   hello.set_worker_id(id());
+  worker::SayObeyed(obeyed_, &hello);
   if (twin_) hello.clear_devices();
   for (v1::DataEndpoint& endpoint : *hello.mutable_endpoints()) {
     endpoint.set_addresses(0, world_->AddressOf(index_));
   }
-  if (run_) {
+  if (run_ && !run_->cancelled) {
     hello.set_run_id(run_->key.run);
     hello.set_epoch(run_->key.epoch);
+    hello.set_stamp(run_->key.stamp);
     *hello.mutable_cell() = ToProto(run_->cell);
   }
   return hello;
@@ -149,10 +149,9 @@ void SimWorker::SessionEnded() {
   world_->timeline.Note("{}'s session has ended", WorkerName(index_));
   // A write may have failed on this side and have arrived all the same.
   if (std::exchange(writing_, false) && !world_->random.Chance(0.3)) outbox_.Written();
-  back_off_ = welcomed_ ? kFirstBackOff : std::min(2 * back_off_, kLongestBackOff);
   connection_.reset();
-  welcomed_ = false;
-  After(back_off_, [this] { TryDial(); });
+  const bool welcomed = std::exchange(welcomed_, false);
+  After(order_.After({.welcomed = welcomed}).pause, [this] { TryDial(); });
 }
 
 void SimWorker::Heartbeat() {
@@ -173,7 +172,20 @@ void SimWorker::Flush() {
   }
 }
 
+bool SimWorker::Obeys(const v1::WorkerCommand& command) {
+  const worker::Obedience obedience = worker::ObedienceTo(obeyed_, command);
+  if (obedience == worker::Obedience::kRefuse) {
+    world_->Violate("{} does not obey its coordinator, which {}", WorkerName(index_),
+                    worker::WhyRefused(obeyed_, command));
+    return false;
+  }
+  obeyed_ = worker::ObeyedAfter(obeyed_, command, "coordinator");
+  if (obedience == worker::Obedience::kObeyOnceStored) world_->obeyed[id_] = obeyed_;
+  return true;
+}
+
 void SimWorker::Handle(const v1::WorkerCommand& command) {
+  if (!Obeys(command)) return;
   if (command.has_welcome()) {
     welcomed_ = true;
     Flush();
@@ -181,6 +193,7 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
   }
   world_->timeline.Note("{} gets {} of {}@{}", WorkerName(index_),
                         static_cast<int>(command.body_case()), command.run_id(), command.epoch());
+  const worker::Meant meant = worker::WhatIsMeant(DeskNow(), command);
   switch (command.body_case()) {
     case v1::WorkerCommand::kReject:
       Refused(command.reject().reason());
@@ -199,38 +212,33 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
       disk().Erase(command.run_id(), command.drop_checkpoint().step());
       return;
     case v1::WorkerCommand::kAssign:
-      GiveUpTakesBefore(command);
-      HandleAssign(command);
-      return;
     case v1::WorkerCommand::kMeasure:
     case v1::WorkerCommand::kProbeLink:
-      HandleAssign(command);
+      HandleWork(command);
       return;
     case v1::WorkerCommand::kStart:
-      if (IsCurrent(command)) HandleStart(command.start());
+      if (meant.stage) HandleStart(command.start());
       return;
     case v1::WorkerCommand::kStop:
-      if (IsCurrent(command)) run_->stop_requested = true;
+      if (meant.stage) run_->stop_requested = true;
       return;
     case v1::WorkerCommand::kRetune:
-      if (IsCurrent(command)) HandleRetune(command.retune());
+      if (meant.stage) HandleRetune(command.retune());
       return;
     case v1::WorkerCommand::kTakeSamples:
-      if (IsCurrent(command)) run_->sample_requests.push_back(command.take_samples().request());
+      if (meant.stage) run_->sample_requests.push_back(command.take_samples().request());
       return;
     case v1::WorkerCommand::kTryReach:
       if (command.try_reach().dial()) HandleTryReach(command.try_reach());
       return;
     case v1::WorkerCommand::kReaddress:
-      HandleReaddress(command);
+      if (meant.stage) Readdress(command.readdress());
+      if (meant.next) next_moves_.push_back(command.readdress());
       return;
     case v1::WorkerCommand::kAbort:
-      if (IsNext(command)) next_.reset();
-      if (IsCurrent(command)) Cancel();
-      if (probe_ && probe_->command.run_id() == command.run_id() &&
-          probe_->command.epoch() == command.epoch()) {
-        CancelProbe();
-      }
+      if (meant.next) next_.reset();
+      if (meant.stage) Cancel();
+      if (meant.probe) CancelProbe();
       return;
     default:
       return;
@@ -259,17 +267,23 @@ void SimWorker::Refused(const std::string& reason) {
 
 // ---- Agent -------------------------------------------------------------------------
 
-bool SimWorker::IsCurrent(const v1::WorkerCommand& command) const {
-  return run_ && run_->key == EpochKey{command.run_id(), command.epoch()};
-}
-
-bool SimWorker::IsNext(const v1::WorkerCommand& command) const {
-  return next_ && next_->run_id() == command.run_id() && next_->epoch() == command.epoch();
-}
-
-void SimWorker::HandleReaddress(const v1::WorkerCommand& command) {
-  if (IsCurrent(command)) Readdress(command.readdress());
-  if (IsNext(command)) next_moves_.push_back(command.readdress());
+worker::Desk SimWorker::DeskNow() const {
+  const auto topic = [](const EpochKey& key) {
+    return worker::Topic{.run = key.run, .epoch = key.epoch, .stamp = key.stamp};
+  };
+  worker::Desk desk;
+  if (run_) {
+    desk.stage = topic(run_->key);
+    desk.stage_leaves = run_->cancelled;
+  }
+  if (next_) desk.next = worker::TopicOf(*next_);
+  if (measuring_) desk.measuring = topic(*measuring_);
+  if (probe_) {
+    desk.probe = {.topic = worker::TopicOf(probe_->command),
+                  .number = probe_->command.probe_link().probe(),
+                  .answered = probe_->answer.has_value()};
+  }
+  return desk;
 }
 
 // Everybody reaches everybody here; who cannot is the unit tests'.
@@ -335,7 +349,7 @@ void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
         if (!state.copied()) state.set_copy_error("nobody answers");
       }
     }
-    Say({command.run_id(), command.epoch()}, std::move(message));
+    Say(KeyOf(command), std::move(message));
   });
 }
 
@@ -365,23 +379,29 @@ void SimWorker::HandleFetch(const v1::WorkerCommand& command) {
         state.set_copied(true);
       }
     }
-    Say({command.run_id(), command.epoch()}, std::move(message));
+    Say(KeyOf(command), std::move(message));
   });
 }
 
-void SimWorker::HandleAssign(const v1::WorkerCommand& command) {
-  if (command.has_assign()) {
-    if (IsCurrent(command)) {
+void SimWorker::HandleWork(const v1::WorkerCommand& command) {
+  const worker::Desk desk = DeskNow();
+  switch (worker::NewWorkOf(desk, command)) {
+    case worker::NewWork::kBegin:
+      break;
+    case worker::NewWork::kUnderWay:
+      return;
+    case worker::NewWork::kSayReady:
       if (run_->ready) SayReady();
       return;
-    }
-    if (run_ && run_->key.run == command.run_id() && run_->key.epoch > command.epoch()) return;
+    case worker::NewWork::kSayProbed:
+      Say(KeyOf(command), *probe_->answer);
+      return;
+    case worker::NewWork::kRefuse:
+      outbox_.Push(worker::RefusalOf(desk, command));
+      Flush();
+      return;
   }
-  if (command.has_measure() && measuring_ == EpochKey{command.run_id(), command.epoch()}) return;
-  if (IsProbed(command)) {
-    if (probe_->answer) Say({command.run_id(), command.epoch()}, *probe_->answer);
-    return;
-  }
+  if (command.has_assign()) GiveUpTakesBefore(command);
   if (command.has_probe_link()) CheckProbe(command);
   if (run_) Cancel();
   CancelProbe();
@@ -401,7 +421,7 @@ void SimWorker::TakeNext() {
     BeginProbe(command);
     return;
   }
-  measuring_ = {command.run_id(), command.epoch()};
+  measuring_ = KeyOf(command);
   const bool slow = world_->random.Chance(world_->faults.slow);
   const absl::Duration takes =
       world_->random.Between(absl::Milliseconds(50), absl::Seconds(slow ? 60 : 2));
@@ -419,7 +439,7 @@ void SimWorker::Measured(const v1::WorkerCommand& command) {
   } else {
     *message.mutable_layer_times() = SmallTimes();
   }
-  Say({command.run_id(), command.epoch()}, std::move(message));
+  Say(KeyOf(command), std::move(message));
   TakeNext();
 }
 
@@ -435,6 +455,7 @@ void SimWorker::Cancel() {
 void SimWorker::Say(const EpochKey& key, v1::WorkerMessage message) {
   message.set_run_id(key.run);
   message.set_epoch(key.epoch);
+  message.set_stamp(key.stamp);
   outbox_.Push(std::move(message));
   Flush();
 }

@@ -18,6 +18,9 @@
 #include "coordinator/state/state.h"
 #include "tests/sim/coordinator/connection.h"
 #include "tests/sim/coordinator/world.h"
+#include "worker/agent/desk.h"
+#include "worker/agent/dial_order.h"
+#include "worker/agent/obedience.h"
 #include "worker/agent/report_outbox.h"
 
 namespace longhaul::coordinator::sim {
@@ -118,14 +121,15 @@ class SimWorker {
   void Heartbeat();
   void Flush();
   void Handle(const v1::WorkerCommand& command);
+  // Returns whether the command is obeyed. A worker whose coordinators follow each other obeys all.
+  bool Obeys(const v1::WorkerCommand& command);
   void Refused(const std::string& reason);
   v1::Hello Hello() const;
 
   // Agent.
-  bool IsCurrent(const v1::WorkerCommand& command) const;
-  void HandleAssign(const v1::WorkerCommand& command);
-  bool IsNext(const v1::WorkerCommand& command) const;
-  void HandleReaddress(const v1::WorkerCommand& command);
+  worker::Desk DeskNow() const;
+  // Measure, ProbeLink and Assign.
+  void HandleWork(const v1::WorkerCommand& command);
   void HandleTryReach(const v1::TryReach& ask);
   void HandleCheckShards(const v1::WorkerCommand& command);
   void HandleFetch(const v1::WorkerCommand& command);
@@ -138,7 +142,6 @@ class SimWorker {
   void BeginProbe(const v1::WorkerCommand& command);
   void PollProbe(uint64_t number);
   bool IsProbing() const { return probe_ && !probe_->answer; }
-  bool IsProbed(const v1::WorkerCommand& command) const;
   void CancelProbe();
   void CheckProbe(const v1::WorkerCommand& command);
   bool WasInTroubleLately(size_t worker) const;
@@ -181,8 +184,9 @@ class SimWorker {
 
   std::shared_ptr<Connection> connection_;  // null: no stream
   bool welcomed_ = false;
-  uint64_t dials_ = 0;       // tells callbacks of earlier connections apart
-  absl::Duration back_off_;  // how long to wait before the next dial
+  uint64_t dials_ = 0;  // tells callbacks of earlier connections apart
+  worker::DialOrder order_{1};
+  worker::Obeyed obeyed_;  // the leader that this process obeyed last
   // The real worker's queue of messages, which keeps them until they are written to a stream.
   worker::ReportOutbox outbox_;
   bool writing_ = false;  // the first message of outbox_ is sent, but not yet confirmed as written

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/sim/coordinator/simulation.h"
+#include "tests/sim/coordinator/two_leaders.h"
 #include "tests/support/temp_dir.h"
 
 namespace longhaul::coordinator::sim {
@@ -46,6 +47,18 @@ TEST_F(StateSim, SeedsMeetEverySituation) {
   const std::map<std::string, uint64_t> seen = SimulateSeeds(230);
   EXPECT_GT(seen.size(), 10u);
   for (const auto& [what, count] : seen) EXPECT_GT(count, 0u) << what;
+}
+
+TEST_F(StateSim, WorkersOfTwoLeadersDoNotMix) {
+  std::map<std::string, uint64_t> seen;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const SimulationResult result = SimulateTwoLeaders(seed, /*print=*/false);
+    ASSERT_EQ(result.violation, "")
+        << result.tail << "\nrepeat it with: coordinator-sim --seed " << seed << " --print";
+    for (const auto& [what, count] : result.seen) seen[what] += count;
+  }
+  EXPECT_GT(seen["a worker does not obey"], 0u);
+  EXPECT_GT(seen["two assignments of an epoch"], 0u);
 }
 
 TEST_F(StateSim, ASeedRepeats) {

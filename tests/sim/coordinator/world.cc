@@ -15,6 +15,7 @@ uint64_t Mix(const EpochKey& key, uint64_t step, uint64_t stage) {
   };
   for (const char c : key.run) add(static_cast<unsigned char>(c));
   add(key.epoch);
+  add(key.stamp);
   add(step);
   add(stage);
   return hash;
@@ -70,11 +71,12 @@ bool World::Finds(const EpochTruth& epoch, const CellId& a, const CellId& b) con
 }
 
 double RateOf(const EpochKey& key, size_t from, size_t to) {
-  return 1e6 + static_cast<double>(Mix(key, 2'000'000 + from, 2'000'000 + to) % 1'000'000);
+  return 1e6 + static_cast<double>(Mix({key.run, key.epoch}, 2'000'000 + from, 2'000'000 + to) %
+                                   1'000'000);
 }
 
 double ForwardSecondsOf(const EpochKey& key, uint64_t step) {
-  return 0.01 * static_cast<double>(1 + Mix(key, 3'000'000, step / 20) % 3);
+  return 0.01 * static_cast<double>(1 + Mix({key.run, key.epoch}, 3'000'000, step / 20) % 3);
 }
 
 std::optional<Plan> AnyRetune(const RunSpec& spec, const Plan& plan) {

@@ -25,16 +25,24 @@
 #include "tests/sim/coordinator/disk.h"
 #include "tests/sim/coordinator/random.h"
 #include "tests/sim/coordinator/timeline.h"
+#include "worker/agent/obedience.h"
 
 namespace longhaul::coordinator::sim {
 
+// `stamp`: of the epoch's assignment (base/ids.h), since two coordinators may begin epochs with the
+// same number; 0: it has none yet.
 struct EpochKey {
   std::string run;
   uint64_t epoch = 0;
+  uint64_t stamp = 0;
   auto operator<=>(const EpochKey&) const = default;
 };
 inline EpochKey KeyOf(const RunRecord& record) {
-  return {record.id.value(), record.epoch.value()};
+  return {record.id.value(), record.epoch.value(),
+          record.plan ? record.plan->assignment.stamp().value() : 0};
+}
+inline EpochKey KeyOf(const v1::WorkerCommand& command) {
+  return {command.run_id(), command.epoch(), command.stamp()};
 }
 
 // The cells of one epoch and the links between them.
@@ -99,7 +107,9 @@ struct World {
   Random random;
   Faults faults;
   std::map<EpochKey, EpochTruth> epochs;
-  std::map<std::string, Disk> disks;           // by worker id; they survive the worker's process
+  std::map<std::string, Disk> disks;  // by worker id; they survive the worker's process
+  // The leader that each worker obeyed last, by worker id, as its disk has it.
+  std::map<std::string, worker::Obeyed> obeyed;
   std::map<ProbeId, std::set<size_t>> probes;  // the workers that took part in measuring a link
   // A worker (by id) that waits for checkpoint files (shards) from another worker, by the number of
   // the coordinator's command.

@@ -327,7 +327,7 @@ class World {
     }
   }
 
-  const LinkKey key_{RunId("sim-000000"), Epoch(1), EdgeId(0)};
+  const LinkKey key_{RunId("sim-000000"), Stamp(1), EdgeId(0)};
   Random random_;
   std::string listener_address_;
   const std::unique_ptr<ManualLoop> loop_ = *ManualLoop::Create(MonoTime() + absl::Hours(1));

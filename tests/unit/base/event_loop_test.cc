@@ -53,6 +53,25 @@ TEST_F(EventLoopTest, RunsTimersInOrderOfTimeAndNotBefore) {
   thread_->RunAndWait([&] { EXPECT_EQ(order, (std::vector<int>{1, 3})); });
 }
 
+TEST_F(EventLoopTest, WakesForAnEarlierTimerThanItSleepsFor) {
+  EventLoop::TimerId late;
+  thread_->RunAndWait([&] {
+    late = thread_->loop()->AddTimer(Now() + absl::Hours(1), [] { ADD_FAILURE() << "an hour?"; });
+  });
+  // Twice: the loop goes back to sleep for the later one.
+  for (int i = 0; i < 2; ++i) {
+    Notification early;
+    thread_->RunAndWait(
+        [&] { thread_->loop()->AddTimer(Now() + absl::Milliseconds(1), [&] { early.Notify(); }); });
+    ASSERT_TRUE(early.WaitFor(kPatience));
+  }
+  thread_->RunAndWait([&] { thread_->loop()->CancelTimer(late); });
+  Notification last;
+  thread_->RunAndWait(
+      [&] { thread_->loop()->AddTimer(Now() + absl::Milliseconds(1), [&] { last.Notify(); }); });
+  EXPECT_TRUE(last.WaitFor(kPatience));
+}
+
 // A task that posts itself again must not starve timers.
 TEST_F(EventLoopTest, AFloodOfTasksLeavesRoomForTimers) {
   std::atomic<bool> stop{false};

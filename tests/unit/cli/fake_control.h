@@ -43,8 +43,10 @@ class FakeControl : public v1::ControlService::Service {
   int port() const { return port_; }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  grpc::Status Info(grpc::ServerContext* context, const v1::InfoRequest*, v1::InfoReply*) override {
+  grpc::Status Info(grpc::ServerContext* context, const v1::InfoRequest*,
+                    v1::InfoReply* reply) override {
     ++infos;
+    *reply = info;
     return standby ? Standby() : Check(*context);
   }
   grpc::Status MissingBlobs(grpc::ServerContext* context, const v1::MissingBlobsRequest* request,
@@ -70,6 +72,7 @@ class FakeControl : public v1::ControlService::Service {
   grpc::Status Submit(grpc::ServerContext*, const v1::SubmitRequest* request,
                       v1::SubmitReply* reply) override {
     submitted = *request;
+    request_ids.push_back(request->request_id());
     *reply = submit_reply;
     return submit_status;
   }
@@ -114,6 +117,12 @@ class FakeControl : public v1::ControlService::Service {
   }
   grpc::Status StopRun(grpc::ServerContext*, const v1::StopRequest* request,
                        v1::StopReply* reply) override {
+    request_ids.push_back(request->request_id());
+    if (lost_answers > 0) {
+      --lost_answers;
+      return {grpc::StatusCode::UNAVAILABLE, "Socket closed"};
+    }
+    reply->mutable_stored()->set_repeated(request_ids.size() > 1);
     reply->set_message(request->run() + (request->now() ? " stops now" : " stops after its step"));
     return grpc::Status::OK;
   }
@@ -166,6 +175,9 @@ class FakeControl : public v1::ControlService::Service {
   std::string token;  // "": none is asked for
   std::map<std::string, std::string> blobs;
   int chunks = 0;
+  v1::InfoReply info;
+  std::vector<std::string> request_ids;  // of Submit and StopRun
+  int lost_answers = 0;                  // so many calls of StopRun are done, and not answered
   v1::SubmitRequest submitted;
   v1::SubmitReply submit_reply;
   grpc::Status submit_status;

@@ -49,6 +49,57 @@ TEST_F(CliTest, Stop) {
             "a stops after its step");
 }
 
+// A call whose answer is lost is made again with its id, so that nothing is done twice.
+TEST_F(CliTest, StopAsksAgainWithOneId) {
+  control_.lost_answers = 2;
+  const Outcome outcome = Ask({"stop", "a"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "a stops after its step\n");
+  EXPECT_THAT(outcome.err, HasSubstr("an earlier try"));
+  ASSERT_EQ(control_.request_ids.size(), 3u);
+  EXPECT_EQ(control_.request_ids[0].size(), 32u);
+  EXPECT_THAT(control_.request_ids, ::testing::Each(control_.request_ids[0]));
+  // Another command is another call, unless the user says that it is the same.
+  Ask({"stop", "a"});
+  EXPECT_NE(control_.request_ids[3], control_.request_ids[0]);
+  Ask({"stop", "a", "--request-id", control_.request_ids[0]});
+  EXPECT_EQ(control_.request_ids[4], control_.request_ids[0]);
+}
+
+TEST_F(CliTest, StatusWithoutARunTellsWhoLeads) {
+  using Standby = v1::LeadershipInfo::Standby;
+  control_.info.set_version("1.2.3");
+  control_.info.set_workers(7);
+  v1::LeadershipInfo& leads = *control_.info.mutable_leadership();
+  leads.set_address("one:7070");
+  leads.set_term(5);
+  leads.set_sure(true);
+  EXPECT_EQ(Ask({"status"}).out,
+            "leader   one:7070, term 5\n"
+            "standby  none\n"
+            "witness  none\n"
+            "workers  7 connected; longhaul 1.2.3\n");
+  leads.mutable_standby()->set_address("two:7070");
+  leads.mutable_standby()->set_state(Standby::FOLLOWING);
+  leads.mutable_standby()->set_behind_changes(3);
+  leads.mutable_standby()->set_blobs_missing(2);
+  leads.mutable_standby()->set_bytes_missing(5'000'000);
+  EXPECT_THAT(Ask({"status"}).out,
+              HasSubstr("standby  two:7070 follows, and lacks something so far, 3 changes behind, "
+                        "lacks 2 files (5 MB)\n"
+                        "witness  none, so the standby does not take over by itself\n"));
+  leads.mutable_witness()->set_name("third");
+  leads.mutable_witness()->set_heard_seconds(0.5);
+  leads.set_sure(false);
+  leads.set_why_unsure("nobody answers");
+  leads.set_unstored(true);
+  const std::string text = Ask({"status"}).out;
+  EXPECT_THAT(text, HasSubstr("term 5; takes no changes now: nobody answers\n"));
+  EXPECT_THAT(text, HasSubstr("witness  third, heard 500 ms ago\n"));
+  EXPECT_THAT(text, HasSubstr("not stored yet"));
+  EXPECT_EQ(nlohmann::json::parse(Ask({"status", "--json"}).out)["leadership"]["term"], 5);
+}
+
 TEST_F(CliTest, Replicas) {
   EXPECT_EQ(Ask({"replicas", "a", "3"}).out, "a goes on with 3\n");
   EXPECT_EQ(nlohmann::json::parse(Ask({"replicas", "a", "3", "--json"}).out)["message"],

@@ -55,6 +55,11 @@ inline std::string WriteTinyTokens(const std::string& folder) {
   return *hash;
 }
 
+// The hash of the assignment of an epoch.
+inline std::string TinyHash(uint64_t epoch) {
+  return fmt::format("{:<32}", epoch);
+}
+
 // A run over as many stages as there are `addresses`; the layers are shared out evenly.
 inline Assignment TinyAssignment(const RunSpec& spec, uint64_t epoch,
                                  const std::string& tokens_sha256,
@@ -66,6 +71,7 @@ inline Assignment TinyAssignment(const RunSpec& spec, uint64_t epoch,
       .epoch = Epoch(epoch),
       .start_step = 0,
       .run_yaml = ToYaml(spec),
+      .hash = TinyHash(epoch),
       .data = {.token_file_sha256 = tokens_sha256, .tokens = kTinyTokens, .vocabulary = 256},
       .cells = {},
       .edges = chain::MakeEdges(/*replicas=*/1, stages)};
@@ -91,6 +97,7 @@ inline v1::WorkerCommand AssignOf(const Assignment& assignment, const CellId& ce
   v1::WorkerCommand command;
   command.set_run_id(assignment.run.value());
   command.set_epoch(assignment.epoch.value());
+  command.set_stamp(assignment.stamp().value());
   v1::Assign& assign = *command.mutable_assign();
   *assign.mutable_assignment() = ToProto(assignment);
   *assign.mutable_cell() = ToProto(cell);

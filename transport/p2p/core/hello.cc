@@ -42,7 +42,7 @@ std::vector<std::byte> EncodeHello(const LinkHello& hello) {
   PutLe<uint16_t>(out, 2, hello.version_min);
   PutLe<uint16_t>(out, 4, hello.version_max);
   PutLe<uint16_t>(out, 6, static_cast<uint16_t>(run_bytes));
-  PutLe<uint64_t>(out, 8, hello.key.epoch.value());
+  PutLe<uint64_t>(out, 8, hello.key.stamp.value());
   PutLe<uint32_t>(out, 16, hello.key.edge.value());
   PutLe<uint32_t>(out, 20, hello.attempt);
   PutLe<uint64_t>(out, 24, hello.received);
@@ -74,7 +74,7 @@ StatusOr<LinkHello> DecodeHello(std::span<const std::byte> payload) {
     return InvalidArgument("hello: {} to {} is no range of versions", hello.version_min,
                            hello.version_max);
   }
-  hello.key.epoch = Epoch(GetLe<uint64_t>(payload, 8));
+  hello.key.stamp = Stamp(GetLe<uint64_t>(payload, 8));
   hello.key.edge = EdgeId(GetLe<uint32_t>(payload, 16));
   hello.attempt = GetLe<uint32_t>(payload, 20);
   hello.received = GetLe<uint64_t>(payload, 24);
@@ -148,7 +148,7 @@ std::string TranscriptOf(std::string_view purpose, Side side, const ProofInput& 
   PutLe<uint16_t>(fixed, 4, input.version_max);
   PutLe<uint16_t>(fixed, 6, input.version);
   PutLe<uint64_t>(fixed, 8, input.link_id);
-  PutLe<uint64_t>(fixed, 16, input.key.epoch.value());
+  PutLe<uint64_t>(fixed, 16, input.key.stamp.value());
   PutLe<uint32_t>(fixed, 24, input.key.edge.value());
   PutLe<uint32_t>(fixed, 28, input.attempt);
   PutLe<uint64_t>(fixed, 32, input.dialler_received);
@@ -193,7 +193,7 @@ std::string_view WithoutSecret(std::string_view address) {
 }
 
 std::string Describe(const LinkKey& key) {
-  return fmt::format("run {} epoch {} edge {}", key.run.value(), key.epoch.value(),
+  return fmt::format("run {} assignment {:016x} edge {}", key.run.value(), key.stamp.value(),
                      key.edge.value());
 }
 

@@ -32,7 +32,7 @@
 //        2    2  version_min
 //        4    2  version_max                 8    8  received
 //        6    2  run_bytes                  16   32  nonce
-//        8    8  epoch                      48   32  proof
+//        8    8  stamp                      48   32  proof
 //       16    4  edge
 //       20    4  attempt                refusal
 //       24    8  received               offset size  field
@@ -122,7 +122,7 @@ StatusOr<uint16_t> ChooseVersion(uint16_t min_a, uint16_t max_a, uint16_t min_b,
 // result is a view into `address`.
 std::string_view WithoutSecret(std::string_view address);
 
-// "run demo-ab12cd epoch 3 edge 0", for people.
+// "run demo-ab12cd assignment 9f3c12aa00b1e4d7 edge 0", for people.
 std::string Describe(const LinkKey& key);
 
 }  // namespace longhaul::transport::internal

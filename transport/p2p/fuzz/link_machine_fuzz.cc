@@ -126,7 +126,7 @@ class Machine {
   }
 
   const uint8_t setting_;
-  const LinkKey key_{RunId("fuzz-000000"), Epoch(1), EdgeId(0)};
+  const LinkKey key_{RunId("fuzz-000000"), Stamp(1), EdgeId(0)};
   const std::unique_ptr<ManualLoop> loop_ = *ManualLoop::Create(MonoTime() + absl::Hours(1));
   const std::shared_ptr<MachineHandler> handler_ = std::make_shared<MachineHandler>();
   HostilePeer peer_;

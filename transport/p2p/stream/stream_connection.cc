@@ -1,7 +1,7 @@
 #include "transport/p2p/stream/stream_connection.h"
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -226,6 +226,7 @@ void StreamConnection::Flush() {
     if (sent < 0) {
       return CloseWith(absl::UnavailableError(words_.broken + std::strerror(errno)));
     }
+    line_.Sent(fd_.get(), static_cast<size_t>(sent), [this] { return words_.description; });
     sent_of_first_ += static_cast<size_t>(sent);
     while (!waiting_.empty() && sent_of_first_ >= waiting_.front().size()) {
       sent_of_first_ -= waiting_.front().size();

@@ -21,6 +21,7 @@
 #include "base/unique_fd.h"
 #include "transport/p2p/core/connection.h"
 #include "transport/p2p/stream/resolve.h"
+#include "transport/relay/congestion.h"
 #include "transport/relay/socket.h"
 
 namespace longhaul::transport::stream {
@@ -117,6 +118,7 @@ class StreamConnection : public internal::Connection,
   std::deque<Waiting> waiting_;
   size_t sent_of_first_ = 0;
   bool flush_posted_ = false;
+  longhaul::relay::SendingLine line_;
 };
 
 }  // namespace longhaul::transport::stream

@@ -47,6 +47,7 @@ v1::WorkerMessage StandIn::Message() const {
   v1::WorkerMessage message;
   message.set_run_id(assign_.assignment().run_id());
   message.set_epoch(assign_.assignment().epoch());
+  message.set_stamp(StampOf(assign_.assignment().hash()).value());
   return message;
 }
 
@@ -64,6 +65,7 @@ void StandIn::Send(v1::WorkerCommand command) {
   v1::WorkerMessage answer;
   answer.set_run_id(command.run_id());
   answer.set_epoch(command.epoch());
+  answer.set_stamp(command.stamp());
   if (command.has_measure()) {
     *answer.mutable_layer_times() = coordinator::SmallTimes();
   } else if (command.has_try_reach() && command.try_reach().dial()) {

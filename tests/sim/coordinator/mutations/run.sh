@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Shows that the simulation finds bugs: makes each mutation (*.patch beside this file, its first line says
-# what it breaks) in a copy of the tree, builds only coordinator-sim there, and expects a violation within
-# SEEDS seeds. A mutation is caught when a checker says so, not when the simulation ends in another way: by a
-# signal, an exception or the time limit. Prints a table. Fails where a mutation is not caught, or does not
-# apply or build any more.
+# Shows that the simulations find bugs: makes each mutation (*.patch beside this file, its first line says
+# what it breaks) in a copy of the tree, builds only the simulation that has to catch it there, and expects a
+# violation within SEEDS seeds. The first line names that simulation, as in "[lead-sim] The witness ..."; without
+# a name it is coordinator-sim. [lead_space_test] has no seeds: it searches a space whole. A mutation is caught
+# when a checker says so, not when the simulation ends in another way: by a signal, an exception or the time
+# limit. Prints a table. Fails where a mutation is not caught, or does not apply or build any more.
 set -euo pipefail
 
 usage() {
@@ -11,7 +12,7 @@ usage() {
 usage: tests/sim/coordinator/mutations/run.sh [MUTATION...] [-- CMAKE_ARGUMENT...]
 
   MUTATION  names of patches without .patch; none: all
-  SEEDS=N   environment: how many seeds may pass before a mutation counts as not caught (5000)
+  SEEDS=N   environment: how many seeds may pass before a mutation counts as not caught (5000; lead-sim: 10 N)
   JOBS=N    environment: processes side by side (all cores)
   SCRATCH=F environment: make the copy in this folder and keep it, so that the next time builds little
   LIMIT=N   environment: seconds that the simulation of a mutation may take (1800)
@@ -61,36 +62,56 @@ for name in "${names[@]}"; do
 done
 [ "$stale" = 0 ] || exit 2
 
-build() {
-  cmake --build --preset release --parallel "$jobs" --target coordinator-sim >build.log 2>&1 && return
+# The simulation that has to catch a mutation.
+level() {
+  local named
+  named=$(sed -nE '1s/^\[([a-z_-]+)\] .*/\1/p' "$mutations/$1.patch")
+  echo "${named:-coordinator-sim}"
+}
+build() { # WHAT SIMULATION
+  cmake --build --preset release --parallel "$jobs" --target "$2" >build.log 2>&1 && return
   tail -n 40 build.log >&2
   echo "run.sh: $1 does not build" >&2
   exit 2
 }
-# The exit code of coordinator-sim when a checker has found a violation.
+# The exit code of a simulation when a checker has found a violation.
 readonly violation=3
-sim() { timeout "${LIMIT:-1800}" build/release/bin/coordinator-sim --count "$1" --jobs "$jobs" >out.log 2>&1; }
+sim() { # SIMULATION SEEDS
+  local arguments=(--count "$2" --jobs "$jobs")
+  [ "$1" != lead_space_test ] || arguments=(--gtest_fail_fast)
+  timeout "${LIMIT:-1800}" "build/release/bin/$1" "${arguments[@]}" >out.log 2>&1 && return
+  local code=$?
+  # A test program has no exit code of its own for a violation.
+  if [ "$1" = lead_space_test ] && [ "$code" = 1 ]; then return "$violation"; else return "$code"; fi
+}
 # What the checkers said, or a check of the state machine itself; nothing where neither did.
 finding() {
-  grep -E '^seed [0-9]+: |check failed' out.log | head -n 1 | sed -E 's/^seed [0-9]+: //' | cut -c 1-120 || true
+  grep -E '^seed [0-9]+: |check failed|^ +Which is: "' out.log | head -n 1 |
+    sed -E 's/^seed [0-9]+: |^ +Which is: //' | cut -c 1-120 || true
 }
 
 # Each file by itself: a mutation touches one of them.
 cmake --preset release -DLONGHAUL_UNITY=OFF "$@" >cmake.log 2>&1 || { cat cmake.log >&2; exit 2; }
-build "the tree without a mutation"
-sim 200 || { tail -n 3 out.log >&2; echo "run.sh: there is a violation without any mutation" >&2; exit 2; }
+for one in $(for name in "${names[@]}"; do level "$name"; done | sort -u); do
+  build "the tree without a mutation" "$one"
+  sim "$one" 200 || { tail -n 3 out.log >&2; echo "run.sh: $one finds a violation without any mutation" >&2; exit 2; }
+done
 
 missed=0
-printf '%-40s %8s %8s  %s\n' mutation seed seconds what
+printf '%-40s %-15s %8s %8s  %s\n' mutation simulation seed seconds what
 for name in "${names[@]}"; do
   patch --quiet -p1 <"$mutations/$name.patch"
-  build "mutation $name"
+  level=$(level "$name")
+  build "mutation $name" "$level"
   begin=$(date +%s.%N)
   code=0
-  sim "$seeds" || code=$?
+  # A simulation of seats alone takes a hundredth of the time of one of the whole coordinator.
+  [ "$level" = lead-sim ] && most=$((10 * seeds)) || most=$seeds
+  sim "$level" "$most" || code=$?
   what=$(finding)
   if [ "$code" = "$violation" ] && [ -n "$what" ]; then
     seed=$(sed -nE 's/^(in the simulation of )?seed ([0-9]+).*/\2/p' out.log | head -n 1)
+    [ "$level" != lead_space_test ] || seed=-
   else
     seed=MISSED
     missed=$((missed + 1))
@@ -98,7 +119,7 @@ for name in "${names[@]}"; do
     [ "$code" = 0 ] || what="the simulation ended with code $code, and no checker said why: $what"
   fi
   seconds=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }')
-  printf '%-40s %8s %8s  %s\n' "$name" "${seed:-?}" "$seconds" "$what"
+  printf '%-40s %-15s %8s %8s  %s\n' "$name" "$level" "${seed:-?}" "$seconds" "$what"
   patch --quiet --reverse -p1 <"$mutations/$name.patch"
 done
 [ "$missed" = 0 ] || echo "run.sh: $missed mutations were not caught within $seeds seeds; the simulation lost its sight of them" >&2

@@ -148,8 +148,20 @@ TEST(RulesFor, OnlyServersThatTheUserNamedMayBePrivate) {
   EXPECT_TRUE(usual.local_hosts.empty());
   for (const char* url :
        {"https://huggingface.co/x", "https://cas-bridge.xethub.hf.co/x",
-        "https://bucket.s3.eu-west-1.amazonaws.com/x", "https://storage.googleapis.com/x"}) {
+        "https://bucket.s3.eu-west-1.amazonaws.com/x", "https://s3.eu-west-1.amazonaws.com/a.b/x",
+        "https://bucket.s3.amazonaws.com/x", "https://a.b.s3.us-east-1.amazonaws.com/x",
+        "https://hub.s3-accelerate.amazonaws.com/x", "https://storage.googleapis.com/x",
+        "https://bucket.storage.googleapis.com/x"}) {
     EXPECT_EQ(code(usual, url), absl::StatusCode::kOk) << url;
+  }
+  // Servers of customers, and services that are no store.
+  for (const char* url :
+       {"https://ec2-192-0-2-1.compute-1.amazonaws.com/x", "https://s3-1.elb.amazonaws.com/x",
+        "https://x.execute-api.eu-west-1.amazonaws.com/x", "https://s3.x.elb.amazonaws.com/x",
+        "https://s3.eu-west-1.amazonaws.com.example.org/x", "https://s3..amazonaws.com/x",
+        "https://x.s3.eu-west-1.vpce.amazonaws.com/x", "https://sts.amazonaws.com/x",
+        "https://run.googleapis.com/x", "https://storagegoogleapis.com/x"}) {
+    EXPECT_EQ(code(usual, url), absl::StatusCode::kPermissionDenied) << url;
   }
   EXPECT_EQ(code(usual, "https://example.org/"), absl::StatusCode::kPermissionDenied);
   const http::HostRules own = RulesFor({.s3 = "http://minio.lan:9000"});

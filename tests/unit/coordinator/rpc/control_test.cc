@@ -2,7 +2,9 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
+#include <thread>
 #include <type_traits>
+#include <vector>
 
 #include "run/tokens/token_file.h"
 #include "tests/unit/coordinator/rpc/fake_worker.h"
@@ -44,9 +46,13 @@ TEST_F(ControlTest, EveryCallNeedsTheToken) {
     EXPECT_THAT(status.error_message(), HasSubstr("--token-file"));
   };
   const std::string wrong = "another token of thirty-two char";
+  // All at once, because each answer comes late.
+  std::vector<std::jthread> calls;
   const auto unary = [&](auto method, const auto& request, auto reply) {
-    CallContext context(wrong);
-    refused((control_.get()->*method)(&context.grpc, request, &reply));
+    calls.emplace_back([this, &refused, &wrong, method, request, reply]() mutable {
+      CallContext context(wrong);
+      refused((control_.get()->*method)(&context.grpc, request, &reply));
+    });
   };
   using Stub = v1::ControlService::Stub;
   unary(&Stub::Info, v1::InfoRequest(), v1::InfoReply());
@@ -60,32 +66,34 @@ TEST_F(ControlTest, EveryCallNeedsTheToken) {
   unary(&Stub::ListWorkers, v1::ListWorkersRequest(), v1::ListWorkersReply());
   unary(&Stub::ListCheckpoints, v1::CheckpointsRequest(), v1::CheckpointsReply());
   const auto stream = [&](const auto& message, auto method, const auto& request) {
-    CallContext context(wrong);
-    grpc::Status status;
-    ReadAll<std::decay_t<decltype(message)>>((control_.get()->*method)(&context.grpc, request),
-                                             &status);
-    refused(status);
+    using Message = std::decay_t<decltype(message)>;
+    calls.emplace_back([this, &refused, &wrong, method, request] {
+      CallContext context(wrong);
+      grpc::Status status;
+      ReadAll<Message>((control_.get()->*method)(&context.grpc, request), &status);
+      refused(status);
+    });
   };
   stream(v1::RunStatus(), &Stub::WatchRun, v1::RunRequest());
   stream(v1::Event(), &Stub::ListEvents, v1::EventsRequest());
   stream(v1::LogEntry(), &Stub::ListLogs, v1::LogsRequest());
   stream(v1::StepRecord(), &Stub::ListSteps, v1::StepsRequest());
-  {
+  const auto upload = [&](auto* stub, auto method) {
+    calls.emplace_back([stub, method, &refused, &wrong] {
+      CallContext context(wrong);
+      v1::UploadReply reply;
+      const auto writer = (stub->*method)(&context.grpc, &reply);
+      refused(writer->Finish());
+    });
+  };
+  upload(control_.get(), &Stub::UploadBlob);
+  upload(workers_.get(), &v1::WorkerService::Stub::StoreShard);
+  calls.emplace_back([&] {
     CallContext context(wrong);
-    v1::UploadReply reply;
-    const auto writer = control_->UploadBlob(&context.grpc, &reply);
-    refused(writer->Finish());
-  }
-  {
-    CallContext context(wrong);
-    v1::UploadReply reply;
-    const auto writer = workers_->StoreShard(&context.grpc, &reply);
-    refused(writer->Finish());
-  }
-  CallContext context(wrong);
-  grpc::Status status;
-  ReadAll<v1::BlobChunk>(workers_->FetchBlob(&context.grpc, {}), &status);
-  refused(status);
+    grpc::Status status;
+    ReadAll<v1::BlobChunk>(workers_->FetchBlob(&context.grpc, {}), &status);
+    refused(status);
+  });
 }
 
 TEST_F(ControlTest, BlobsGoUpAndComeDown) {
@@ -344,6 +352,45 @@ TEST_F(ControlTest, AQueuedRunIsWatchedAndStopped) {
   stop.set_run("nobody");
   EXPECT_EQ(control_->StopRun(&unknown_context.grpc, stop, &stopped).error_code(),
             grpc::StatusCode::NOT_FOUND);
+}
+
+// Also where the coordinator was started anew meanwhile: the answer is stored with the change.
+TEST_F(ControlTest, ACallThatIsMadeAgainDoesNothingTwice) {
+  Start();
+  const std::string run = Submit(SmallSpec("tiny", 2));
+  v1::StopRequest stop;
+  stop.set_run("tiny");
+  stop.set_request_id("the stop of this test");
+  v1::StopReply stopped;
+  {
+    CallContext refused;
+    EXPECT_EQ(control_->StopRun(&refused.grpc, stop, &stopped).error_code(),
+              grpc::StatusCode::INVALID_ARGUMENT);  // an id has no spaces
+  }
+  stop.set_request_id("the-stop-of-this-test");
+  v1::RemoveRunRequest remove;
+  remove.set_run("tiny");
+  remove.set_request_id("the-removal-of-this-test");
+  v1::RemoveRunReply removed;
+  for (const bool again : {false, true}) {
+    CallContext stop_context, remove_context;
+    grpc::Status status = control_->StopRun(&stop_context.grpc, stop, &stopped);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(stopped.message(), run + " is stopped");
+    EXPECT_EQ(stopped.stored().repeated(), again);
+    status = control_->RemoveRun(&remove_context.grpc, remove, &removed);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(removed.run_id(), run);
+    EXPECT_EQ(removed.stored().repeated(), again);
+    if (again) break;
+    EXPECT_EQ(removed.stored().where(), v1::Stored::HERE);
+    server_.reset();
+    Start();
+  }
+  CallContext other_context;
+  remove.set_run("another");
+  EXPECT_EQ(control_->RemoveRun(&other_context.grpc, remove, &removed).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_F(ControlTest, UnknownRunsAreNotFound) {

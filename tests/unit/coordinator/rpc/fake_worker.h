@@ -96,6 +96,7 @@ class FakeWorker {
       v1::WorkerMessage answer;
       answer.set_run_id(command.run_id());
       answer.set_epoch(command.epoch());
+      answer.set_stamp(command.stamp());
       if (command.has_measure()) {
         *answer.mutable_layer_times() = SmallTimes();
         session_.Say(answer);
@@ -135,8 +136,8 @@ class FakeWorker {
     const StatusOr<RunSpec> spec = ParseRunSpec(assign_.assignment().run_yaml(), "plan", {});
     ASSERT_TRUE(spec.ok()) << spec.status();
     const uint32_t stage = assign_.cell().stage();
-    const Assignment assignment = FromProto(assign_.assignment());
-    const Roles roles = assignment.Find(FromProto(assign_.cell()))->roles;
+    const Assignment assignment = longhaul::FromProto(assign_.assignment());
+    const Roles roles = assignment.Find(longhaul::FromProto(assign_.cell()))->roles;
     for (uint64_t step = 1; step <= spec->train.steps; ++step) {
       v1::StepReport& report = *message.mutable_step();
       report.set_step(step);

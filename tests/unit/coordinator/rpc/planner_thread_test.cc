@@ -1,4 +1,4 @@
-// Plans are computed one after the other, beside the shell's loop: queries are answered meanwhile.
+// Plans are computed beside the shell's loop: queries are answered meanwhile.
 #include "coordinator/rpc/planner_thread.h"
 
 #include <fmt/core.h>
@@ -123,7 +123,7 @@ class PlannerThreadTest : public ::testing::Test {
 
 // Workers are held for a plan, and for a retune nobody waits.
 TEST_F(PlannerThreadTest, ComputesOneAfterTheOtherAndPlansFirst) {
-  PlannerThread thread(Gated(), Done());
+  PlannerThreads thread(Gated(), Done(), /*threads=*/1);
   thread.Add(PlanOf(1));
   thread.Add(command::ComputeRetune{ComputationId(2), {}, {}, {}});
   thread.Add(PlanOf(3));
@@ -135,7 +135,7 @@ TEST_F(PlannerThreadTest, ComputesOneAfterTheOtherAndPlansFirst) {
 }
 
 TEST_F(PlannerThreadTest, WhatIsCancelledEndsAndIsNotAnswered) {
-  PlannerThread thread(Gated(), Done());
+  PlannerThreads thread(Gated(), Done(), /*threads=*/1);
   for (uint64_t id = 1; id <= 3; ++id) thread.Add(PlanOf(id));
   ASSERT_TRUE(gate_.WaitForEntered(1));
   thread.Cancel(ComputationId(2));  // waits; it does not begin
@@ -148,10 +148,20 @@ TEST_F(PlannerThreadTest, WhatIsCancelledEndsAndIsNotAnswered) {
   EXPECT_EQ(gate_.entered(), 2);
 }
 
+// A long search of one run keeps no other waiting.
+TEST_F(PlannerThreadTest, SeveralAreComputedAtATime) {
+  PlannerThreads threads(Gated(), Done(), /*threads=*/2);
+  for (uint64_t id = 1; id <= 3; ++id) threads.Add(PlanOf(id));
+  ASSERT_TRUE(gate_.WaitForEntered(2));
+  EXPECT_EQ(gate_.entered(), 2);
+  gate_.Open();
+  ASSERT_TRUE(answers_.WaitFor(3));
+}
+
 TEST_F(PlannerThreadTest, TheEndDoesNotWaitForASearch) {
   const MonoTime start = Now();
   {
-    PlannerThread thread(Gated(), Done());
+    PlannerThreads thread(Gated(), Done(), /*threads=*/1);
     thread.Add(PlanOf(1));
     thread.Add(PlanOf(2));
     ASSERT_TRUE(gate_.WaitForEntered(1));
@@ -165,7 +175,7 @@ TEST_F(PlannerThreadTest, WhatIsThrownIsAnAnswer) {
   planner.plan = [](const PlanRequest&, const std::stop_token&) -> StatusOr<Plan> {
     throw std::runtime_error("too many stages");
   };
-  PlannerThread thread(std::move(planner), Done());
+  PlannerThreads thread(std::move(planner), Done());
   thread.Add(PlanOf(1));
   ASSERT_TRUE(answers_.WaitFor(1));
   EXPECT_THAT(std::string(Message(answers_.status())), HasSubstr("too many stages"));
@@ -186,6 +196,7 @@ class EagerWorker : public SessionSink {
     v1::WorkerMessage answer;
     answer.set_run_id(command.run_id());
     answer.set_epoch(command.epoch());
+    answer.set_stamp(command.stamp());
     if (command.has_measure()) {
       *answer.mutable_layer_times() = SmallTimes();
     } else if (command.has_probe_link()) {

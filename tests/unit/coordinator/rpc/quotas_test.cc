@@ -227,6 +227,24 @@ TEST_F(QuotasTest, AMemberHasFewRunsAndLists) {
   EXPECT_TRUE(Submit(*eve_, SmallSpec("tiny", 2), TextOf(0)).ok());
 }
 
+TEST_F(QuotasTest, AMemberTakesItsShareOfTheTimeByQuestions) {
+  // Every answer takes more than this, and no time gives it back.
+  Start({.time_share = 1e-12, .time_burst = absl::Nanoseconds(1)});
+  const auto list = [](Stub& stub) {
+    CallContext context;
+    v1::ListRunsReply reply;
+    return stub.ListRuns(&context.grpc, {}, &reply);
+  };
+  // bob_ and eve_ have asked once, when they came.
+  const grpc::Status refused = list(*bob_);
+  EXPECT_EQ(refused.error_code(), kExhausted);
+  EXPECT_THAT(refused.error_message(), AllOf(HasSubstr("answers to bob"), HasSubstr("ask again")));
+  // What is no question goes on, and so do admins.
+  EXPECT_TRUE(Upload(*bob_, TextOf(0)).ok());
+  EXPECT_TRUE(Submit(*bob_, SmallSpec("tiny", 2), TextOf(0)).ok());
+  EXPECT_TRUE(list(*ann_).ok());
+}
+
 TEST_F(QuotasTest, AMemberHasFewConnections) {
   Start({.connections = 3});
   // One is that of bob_. Each channel has a connection of its own.

@@ -24,7 +24,8 @@ TEST(RightsTest, EveryMethodHasARow) {
   v1::RunStatus control_proto;
   v1::StoreChange standby_proto;
   std::multiset<std::string> methods, rows;
-  for (const char* name : {"ControlService", "WorkerService", "MemberService", "StandbyService"}) {
+  for (const char* name :
+       {"ControlService", "WorkerService", "MemberService", "StandbyService", "WitnessService"}) {
     const auto* service = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(
         std::string("longhaul.v1.") + name);
     ASSERT_NE(service, nullptr) << name;
@@ -43,6 +44,7 @@ TEST(RightsTest, RolesMayWhatTheirRowsSay) {
     EXPECT_EQ(CheckRole(Of(Role::kWorker), right.call).ok(), right.worker) << right.name;
     EXPECT_EQ(CheckRole(Of(Role::kUser), right.call).ok(), right.user) << right.name;
     EXPECT_EQ(CheckRole(Of(Role::kAdmin), right.call).ok(), right.admin) << right.name;
+    EXPECT_EQ(CheckRole(Of(Role::kWitness), right.call).ok(), right.witness) << right.name;
     EXPECT_TRUE(CheckRole(Caller(), right.call).ok());
   }
   // What the rest stands on: workers neither command nor see, users make no members.
@@ -50,10 +52,10 @@ TEST(RightsTest, RolesMayWhatTheirRowsSay) {
     EXPECT_FALSE(RightOf(call).worker);
   }
   for (const Call call : {Call::kCreateToken, Call::kRevokeMember, Call::kSession, Call::kFollow,
-                          Call::kFetchCopy, Call::kFence, Call::kListAudit}) {
+                          Call::kFetchCopy, Call::kGiveCopy, Call::kListAudit}) {
     EXPECT_FALSE(RightOf(call).user);
   }
-  EXPECT_FALSE(RightOf(Call::kFence).worker);
+  EXPECT_FALSE(RightOf(Call::kGiveCopy).worker);
 }
 
 TEST(RightsTest, RunsAreOfTheirOwners) {

@@ -58,7 +58,7 @@ TEST_F(SessionTest, HelloIsAnsweredByWelcome) {
   v1::WorkerCommand command;
   ASSERT_TRUE(session.Hear(&command));
   ASSERT_TRUE(command.has_welcome());
-  EXPECT_EQ(command.welcome().protocol(), 8u);
+  EXPECT_EQ(command.welcome().protocol(), 9u);
   EXPECT_EQ(command.welcome().coordinator_version(), "1.2.3");
   EXPECT_EQ(Connected(*control_), 1u);
 
@@ -88,14 +88,14 @@ TEST_F(SessionTest, AnotherProtocolIsRefusedWithBothRanges) {
   Start();
   Session session(server_->address());
   v1::Hello hello = HelloOf("worker1");
-  hello.set_protocol_min(9);
-  hello.set_protocol_max(10);
+  hello.set_protocol_min(10);
+  hello.set_protocol_max(11);
   session.SayHello(hello);
   v1::WorkerCommand command;
   ASSERT_TRUE(session.Hear(&command));
   ASSERT_TRUE(command.has_reject());
   EXPECT_TRUE(command.reject().fatal());
-  EXPECT_THAT(command.reject().reason(), AllOf(HasSubstr("8 to 8"), HasSubstr("9 to 10")));
+  EXPECT_THAT(command.reject().reason(), AllOf(HasSubstr("9 to 9"), HasSubstr("10 to 11")));
   EXPECT_EQ(EndOf(session).error_code(), grpc::StatusCode::ABORTED);
 }
 

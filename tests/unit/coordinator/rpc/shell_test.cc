@@ -235,6 +235,7 @@ TEST_F(ShellTest, DataIsPreparedOffTheLoop) {
   v1::WorkerMessage message;
   message.set_run_id(sink->commands_.back().run_id());
   message.set_epoch(sink->commands_.back().epoch());
+  message.set_stamp(sink->commands_.back().stamp());
   *message.mutable_layer_times() = SmallTimes();
   shell_->Say(*session, message);
   ASSERT_TRUE(sink->WaitFor(heard(v1::WorkerCommand::kAssign)));

@@ -231,6 +231,7 @@ std::vector<Event> EveryEvent(const Coordinator& c) {
           v1::WorkerMessage message;
           message.set_run_id(run);
           message.set_epoch(epoch);
+          message.set_stamp(c.StampAt(run, epoch));
           fill(message);
           events.push_back(c.Said(worker, message));
         }
@@ -248,6 +249,7 @@ std::vector<Event> EveryEvent(const Coordinator& c) {
           v1::Hello hello = HelloOf(worker, incarnation);
           hello.set_run_id(run);
           hello.set_epoch(epoch);
+          hello.set_stamp(c.StampAt(run, epoch));
           hello.mutable_cell()->set_stage(worker == std::string("b") ? 1 : 0);
           events.push_back(event::WorkerJoined{SessionId(1000), hello});
         }

@@ -182,6 +182,24 @@ TEST_F(BackupTest, OfAStoreInUseIsOfOneMoment) {
   EXPECT_EQ(again->blobs, 0u);
 }
 
+// Changes are for followers of this store, and its witness votes for its seats: not for a copy's.
+TEST_F(BackupTest, BeginsAlone) {
+  ASSERT_TRUE(store_->Apply({write::Run{FullRecord("a")}}).ok());
+  Sql(folder_.path(), "INSERT INTO voting VALUES(1,'w','witness','')");
+  ASSERT_TRUE(BackUp(folder_.path(), backup_, false).ok());
+  ASSERT_TRUE(Restore(backup_, restored_).ok());
+  for (const std::string& folder : {backup_, restored_}) {
+    auto store = sqlite::Database::Open(folder + "/store.db", SQLITE_OPEN_READWRITE).value();
+    EXPECT_EQ(*store.QueryInt("SELECT count(*) FROM changes"), 0);
+    EXPECT_EQ(*store.QueryInt("SELECT count(*) FROM voting"), 0);
+  }
+  // It goes on behind what it has.
+  const auto store = Store::Open(restored_).value();
+  EXPECT_EQ(store->journal().committed(), store_->journal().committed());
+  ASSERT_TRUE(store->Apply({write::Run{FullRecord("b")}}).ok());
+  EXPECT_EQ(store->journal().committed().number, 2u);
+}
+
 TEST_F(BackupTest, IsNotRestoredOverACoordinator) {
   ASSERT_TRUE(BackUp(folder_.path(), backup_, false).ok());
   const auto done = Restore(backup_, folder_.path());

@@ -1,9 +1,13 @@
-// A copy of a store that plays every change which its journal tells of is the store, to the row.
+// A copy of a store that logs and applies every change which its journal secures is the store, to
+// the row.
 #include "coordinator/store/journal.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -23,12 +27,28 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class Ear : public JournalFollower {
+// Another coordinator, which has what was secured.
+class Ear : public Replicator {
  public:
-  void Changed(v1::StoreChange change) override { changes.push_back(std::move(change)); }
-  void Await(uint64_t number) override { awaited = number; }
-  std::vector<v1::StoreChange> changes;
-  uint64_t awaited = 0;
+  uint64_t term() const override { return term_; }
+  bool needs_sync() const override { return false; }  // for speed
+  StatusOr<Held> Secure(const v1::StoreChange& change) override {
+    LH_RETURN_IF_ERROR(refuses);
+    secured.push_back(change);
+    if (when_secured) when_secured();
+    return Held::kBoth;
+  }
+  void Committed(const History& history) override {
+    // Not before it is secured.
+    ASSERT_FALSE(secured.empty());
+    EXPECT_EQ(HistoryOf(secured.back()), history);
+    committed = history;
+  }
+  std::vector<v1::StoreChange> secured;
+  std::function<void()> when_secured;
+  Status refuses;
+  History committed;
+  uint64_t term_ = 1;
 };
 
 class JournalTest : public ::testing::Test {
@@ -41,25 +61,22 @@ class JournalTest : public ::testing::Test {
 
   // Makes the copy, and hears of what comes behind it.
   void Follow() {
-    std::optional<StoreCopy> copy;
-    EXPECT_TRUE(store_->journal()
-                    .Follow(ear_,
-                            [&](uint64_t number) -> Status {
-                              begin_ = number;
-                              LH_ASSIGN_OR_RETURN(copy, StoreCopy::Begin(Original()));
-                              return absl::OkStatus();
-                            })
-                    .ok());
+    store_->journal().SetReplicator(&ear_);
+    auto copy = StoreCopy::Begin(Original()).value();
     // What is written between the beginning and the copy is not in it.
     WriteSomething();
-    EXPECT_TRUE(copy->WriteTo(Copy()).ok());
+    EXPECT_TRUE(copy.WriteTo(Copy()).ok());
   }
   void Replay() {
     auto copy = sqlite::Database::Open(Copy(), SQLITE_OPEN_READWRITE).value();
-    uint64_t number = begin_;
-    for (const v1::StoreChange& change : ear_->changes) {
-      EXPECT_EQ(change.number(), ++number);
-      const Status status = copy.Replay(change);
+    EXPECT_TRUE(copy.Execute("PRAGMA synchronous=OFF").ok());
+    for (const v1::StoreChange& change : ear_.secured) {
+      const NamedChange named{.change = change, .bytes = StoredBytes(change)};
+      EXPECT_EQ(FitOf(ReadStanding(copy).value(), named), Fit::kNext);
+      const Status status = copy.Transact([&]() -> Status {
+        LH_RETURN_IF_ERROR(LogChange(copy, named));
+        return ApplyLogged(copy, change.number());
+      });
       EXPECT_TRUE(status.ok()) << status;
     }
   }
@@ -113,20 +130,20 @@ class JournalTest : public ::testing::Test {
 
   const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
   const absl::Time kUntil = kNow + absl::Hours(1);
+  Ear ear_;
   testing::TempDir folder_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Members> members_;
-  std::shared_ptr<Ear> ear_ = std::make_shared<Ear>();
   std::mt19937 random_{7};
   std::vector<JoinToken> tokens_;
-  uint64_t begin_ = 0, sequence_ = 0;
+  uint64_t sequence_ = 0;
 };
 
 TEST_F(JournalTest, ACopyThatPlaysAllChangesIsTheStore) {
   for (int i = 0; i < 100; ++i) WriteSomething();
   Follow();
   for (int i = 0; i < 600; ++i) WriteSomething();
-  EXPECT_GT(ear_->changes.size(), 300u);
+  EXPECT_GT(ear_.secured.size(), 300u);
   EXPECT_NE(DumpStore(Original()), DumpStore(Copy()));
   Replay();
   EXPECT_EQ(DumpStore(Original()), DumpStore(Copy()));
@@ -134,17 +151,17 @@ TEST_F(JournalTest, ACopyThatPlaysAllChangesIsTheStore) {
 
 TEST_F(JournalTest, WhatIsRefusedIsToldNobody) {
   Follow();
-  const size_t before = ear_->changes.size();
+  const size_t before = ear_.secured.size();
   EXPECT_FALSE(members_->Join("no token", {Role::kUser, "ann", "", "1"}, kNow, kUntil).ok());
   write::LogEvent event;
   event.event.set_sequence(1'000'000);
   EXPECT_TRUE(store_->Apply({event}).ok());
-  EXPECT_EQ(ear_->changes.size(), before + 1);
+  EXPECT_EQ(ear_.secured.size(), before + 1);
   // The same number again: the transaction with its step fails whole.
   write::StepDone done{.run = RunId("run-0")};
   done.step.set_step(7);
   EXPECT_FALSE(store_->Apply({done, event}).ok());
-  EXPECT_EQ(ear_->changes.size(), before + 1);
+  EXPECT_EQ(ear_.secured.size(), before + 1);
   Replay();
   EXPECT_EQ(DumpStore(Original()), DumpStore(Copy()));
 }
@@ -155,7 +172,8 @@ TEST_F(JournalTest, AStrangeChangeIsRefusedWhole) {
   auto copy = sqlite::Database::Open(Copy(), SQLITE_OPEN_READWRITE).value();
   const std::string elsewhere = folder_.path() + "/elsewhere.db";
   for (const std::string& sql :
-       {"ATTACH DATABASE '" + elsewhere + "' AS other", std::string("CREATE TABLE other(a)"),
+       {std::string("DELETE FROM changes"), std::string("UPDATE applied SET number=1"),
+        "ATTACH DATABASE '" + elsewhere + "' AS other", std::string("CREATE TABLE other(a)"),
         std::string("PRAGMA writable_schema=ON"), std::string("DELETE FROM sqlite_master"),
         std::string("COMMIT"), std::string("VACUUM INTO '") + elsewhere + "'",
         std::string("DELETE FROM runs WHERE id=zeroblob(1000000000)"),
@@ -172,24 +190,128 @@ TEST_F(JournalTest, AStrangeChangeIsRefusedWhole) {
   EXPECT_FALSE(std::filesystem::exists(elsewhere));
 }
 
-TEST_F(JournalTest, WhoeverWritesWaitsForTheFollower) {
-  Follow();
-  for (int i = 0; i < 20; ++i) {
-    WriteSomething();
-    EXPECT_EQ(ear_->awaited, ear_->changes.empty() ? 0 : ear_->changes.back().number());
-  }
-  EXPECT_GT(ear_->awaited, 0u);
+TEST_F(JournalTest, AChangeKnowsWhereItIs) {
+  Written written;
+  write::LogEvent event;
+  event.event.set_sequence(1);
+  ASSERT_TRUE(store_->Apply({event}, &written).ok());
+  EXPECT_EQ(written.change, 1u);
+  EXPECT_EQ(written.held, Held::kHere);
+  ear_.term_ = 3;
+  store_->journal().SetReplicator(&ear_);
+  event.event.set_sequence(2);
+  ASSERT_TRUE(store_->Apply({event}, &written).ok());
+  EXPECT_EQ(written.change, 2u);
+  EXPECT_EQ(written.held, Held::kBoth);
+  EXPECT_EQ(ear_.committed, store_->journal().committed());
+  EXPECT_EQ(ear_.committed.term, 3u);
+  // A store that is opened again goes on from there.
+  const History before = store_->journal().committed();
+  members_.reset();
+  store_.reset();
+  store_ = Store::Open(folder_.path()).value();
+  EXPECT_EQ(store_->journal().committed(), before);
 }
 
-TEST_F(JournalTest, ThereIsOneFollowerUntilItGoes) {
+// The other coordinator has the change first: a crash between the two never leaves it behind.
+TEST_F(JournalTest, NothingIsCommittedBeforeItIsSecured) {
+  store_->journal().SetReplicator(&ear_);
+  size_t seen = 1;
+  ear_.when_secured = [&] { seen = store_->Events("", 0, 10)->size(); };
+  write::LogEvent event;
+  event.event.set_sequence(1);
+  ASSERT_TRUE(store_->Apply({event}).ok());
+  EXPECT_EQ(seen, 0u);  // also: whoever reads does not wait for whoever writes
+  EXPECT_EQ(store_->Events("", 0, 10)->size(), 1u);
+}
+
+TEST_F(JournalTest, WhatIsNotSecuredHasNotHappened) {
+  store_->journal().SetReplicator(&ear_);
+  ear_.refuses = absl::AbortedError("another coordinator leads");
+  const std::string before = DumpStore(Original());
+  write::LogEvent event;
+  event.event.set_sequence(1);
+  EXPECT_TRUE(absl::IsAborted(store_->Apply({event})));
+  EXPECT_EQ(DumpStore(Original()), before);
+  EXPECT_EQ(store_->journal().committed(), History{});
+}
+
+TEST_F(JournalTest, AnOlderTermWritesNothing) {
+  ear_.term_ = 5;
   Follow();
-  const auto other = std::make_shared<Ear>();
-  const auto begin = [](uint64_t) { return absl::OkStatus(); };
-  EXPECT_THAT(store_->journal().Follow(other, begin).ToString(), HasSubstr("a standby already"));
-  store_->journal().Unfollow(other.get());  // it is none
-  EXPECT_FALSE(store_->journal().Follow(other, begin).ok());
-  store_->journal().Unfollow(ear_.get());
-  EXPECT_TRUE(store_->journal().Follow(other, begin).ok());
+  ear_.term_ = 4;
+  write::LogEvent event;
+  event.event.set_sequence(1'000'000);
+  EXPECT_THAT(store_->Apply({event}).ToString(), HasSubstr("another one has led since"));
+}
+
+// The other coordinator has stored the change, so this one may not take it back.
+TEST_F(JournalTest, ASecuredChangeIsCommittedWhateverItTakes) {
+  store_->journal().SetReplicator(&ear_);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const auto limit = [&](rlim_t bytes) {
+    const rlimit now{.rlim_cur = bytes, .rlim_max = before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &now), 0);
+  };
+  // No file takes further bytes, from the moment on at which the change is secured.
+  ear_.when_secured = [&] { limit(1); };
+  int refused = 0;
+  store_->journal().WhenRefused([&] {
+    ++refused;
+    limit(before.rlim_cur);
+  });
+  write::LogEvent event;
+  event.event.set_sequence(1);
+  Written written;
+  const Status status = store_->Apply({event}, &written);
+  limit(before.rlim_cur);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(written.change, 1u);
+  ear_.when_secured = {};
+  EXPECT_EQ(store_->Events("", 0, 10)->size(), 1u);
+  EXPECT_EQ(ear_.secured.size(), 1u);
+  EXPECT_EQ(ear_.committed, HistoryOf(ear_.secured.back()));
+}
+
+// What a follower has logged and not applied counts from the change on that begins a term.
+TEST_F(JournalTest, ATermBeginsWithAChangeThatCommitsTheTail) {
+  Follow();
+  for (int i = 0; i < 20; ++i) WriteSomething();
+  write::LogEvent event;
+  event.event.set_sequence(1'000'000);
+  ASSERT_TRUE(store_->Apply({event}).ok());
+  Replay();
+  {  // The newest is logged alone.
+    auto copy = sqlite::Database::Open(Copy(), SQLITE_OPEN_READWRITE).value();
+    const History newest = HistoryOf(ear_.secured.back());
+    ASSERT_TRUE(copy.Execute("DELETE FROM events WHERE sequence=1000000").ok());
+    ASSERT_TRUE(NoteApplied(copy, HistoryOf(ear_.secured.end()[-2])).ok());
+    EXPECT_EQ(ReadStanding(copy)->tail, std::vector<History>{newest});
+  }
+  const testing::TempDir other;
+  std::filesystem::copy_file(Copy(), other.path() + "/store.db");
+  const auto store = Store::Open(other.path()).value();
+  Ear third;
+  third.term_ = 2;
+  store->journal().SetReplicator(&third);
+  event.event.set_sequence(1'000'001);
+  EXPECT_THAT(store->Apply({event}).ToString(), HasSubstr("begins a term"));
+  const auto newest = [&] { return store->NewestEvents("", 0, 1)->front().sequence(); };
+  const TermBegun begun{.tenure = std::string(16, 't'), .seat = "seat", .address = "host:1"};
+  third.refuses = absl::AbortedError("it was elected in vain");
+  EXPECT_FALSE(store->BeginTerm(begun).ok());
+  EXPECT_NE(newest(), 1'000'000u);  // neither counts without the other
+  third.refuses = absl::OkStatus();
+  third.when_secured = [&] { EXPECT_NE(newest(), 1'000'000u); };
+  ASSERT_TRUE(store->BeginTerm(begun).ok());
+  EXPECT_EQ(newest(), 1'000'000u);
+  third.when_secured = {};
+  EXPECT_TRUE(store->Apply({event}).ok());
+  EXPECT_EQ(third.secured.size(), 2u);
+  EXPECT_THAT(DumpStore(other.path() + "/store.db"), HasSubstr("'seat','host:1'"));
 }
 
 }  // namespace

@@ -57,6 +57,38 @@ TEST_F(MembersTest, ATokenIsUsedAsOftenAsItMay) {
   EXPECT_EQ(members_->List().size(), 2u);
 }
 
+// Nobody got the first one, so it must not stay.
+TEST_F(MembersTest, ARepeatedCallReplacesItsToken) {
+  const Once once{.owner = "ann", .id = "0123456789abcdef", .asked_sha256 = "of the request"};
+  const auto add = [&](const JoinToken& token, const Once& call, bool* repeated) {
+    return members_->AddToken(token, 2, kUntil, kNow, nullptr, call, repeated);
+  };
+  const JoinToken first = NewJoinToken(Role::kUser, std::string(64, 'a'));
+  const JoinToken second = NewJoinToken(Role::kUser, std::string(64, 'a'));
+  bool repeated = true;
+  ASSERT_TRUE(add(first, once, &repeated).ok());
+  EXPECT_FALSE(repeated);
+  Open();  // as a coordinator that starts again
+  ASSERT_TRUE(add(second, once, &repeated).ok());
+  EXPECT_TRUE(repeated);
+  EXPECT_EQ(*members_->TokenUntil(first.secret), std::nullopt);
+  EXPECT_EQ(**members_->TokenUntil(second.secret), kUntil);
+  // Another member's id and another request are other calls.
+  Once other = once;
+  other.owner = "bob";
+  ASSERT_TRUE(add(first, other, &repeated).ok());
+  EXPECT_FALSE(repeated);
+  other = once;
+  other.asked_sha256 = "another";
+  const JoinToken third = NewJoinToken(Role::kUser, std::string(64, 'a'));
+  EXPECT_EQ(add(third, other, nullptr).code(), absl::StatusCode::kInvalidArgument);
+  // Whoever uses the token has got the answer.
+  ASSERT_TRUE(Join(second.secret, "ann", "1").ok());
+  EXPECT_EQ(add(third, once, nullptr).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(*members_->TokenUntil(third.secret), std::nullopt);
+  EXPECT_EQ(**members_->TokenUntil(second.secret), kUntil);
+}
+
 TEST_F(MembersTest, ATokenHasItsTimeAndRole) {
   const std::string secret = Token(Role::kUser, 5);
   EXPECT_EQ(Join(secret, "late", "1", kUntil).status().code(), kUnauthenticated);

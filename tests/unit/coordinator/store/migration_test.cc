@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "base/hash.h"
@@ -23,9 +24,17 @@ using ::testing::Not;
 
 const std::string kForEver(48, 'e'), kForAnHour(48, 'h');
 
-// What a coordinator of version 6 has left, with a run and members.
-void MakeVersion6(const std::string& folder) {
+// What a coordinator of version 7 has left, with a run.
+void MakeVersion7(const std::string& folder) {
   ASSERT_TRUE(OpenStore(folder)->Apply({write::Run{FullRecord("r")}}).ok());
+  Sql(folder,
+      "DROP TABLE changes; DROP TABLE applied; DROP TABLE terms; DROP TABLE voting;"
+      "DROP TABLE requests; PRAGMA user_version=7;");
+}
+
+// The same of version 6, with members.
+void MakeVersion6(const std::string& folder) {
+  MakeVersion7(folder);
   Sql(folder,
       "DROP TABLE audit; DROP INDEX former_members_by_key; DROP TABLE former_members;"
       "PRAGMA user_version=6;"
@@ -36,6 +45,13 @@ void MakeVersion6(const std::string& folder) {
           "','admin',-1,0);"
           "INSERT INTO join_tokens VALUES('" +
           Sha256Hex(kForAnHour) + "','user',1,9000000000000);");
+}
+
+// The tables of a store, as they were made.
+std::vector<std::string> Tables(const TempDir& of) {
+  auto database = sqlite::Database::Open(of.path() + "/store.db", SQLITE_OPEN_READWRITE).value();
+  EXPECT_EQ(*database.QueryInt("PRAGMA user_version"), int64_t{kStoreSchemaVersion});
+  return Column(database, "SELECT name || ' ' || coalesce(sql, '') FROM sqlite_schema ORDER BY 1");
 }
 
 TEST(MigrationTest, FromVersion6) {
@@ -65,13 +81,21 @@ TEST(MigrationTest, FromVersion6) {
   // It is the present version from now on, and has the tables that a new one has.
   const TempDir fresh;
   OpenStore(fresh.path());
-  const auto tables = [](const TempDir& of) {
-    auto database = sqlite::Database::Open(of.path() + "/store.db", SQLITE_OPEN_READWRITE).value();
-    EXPECT_EQ(*database.QueryInt("PRAGMA user_version"), int64_t{kStoreSchemaVersion});
-    return Column(database,
-                  "SELECT name || ' ' || coalesce(sql, '') FROM sqlite_schema ORDER BY 1");
-  };
-  EXPECT_EQ(tables(folder), tables(fresh));
+  EXPECT_EQ(Tables(folder), Tables(fresh));
+}
+
+TEST(MigrationTest, FromVersion7) {
+  const TempDir folder;
+  MakeVersion7(folder.path());
+  {
+    const auto store = OpenStore(folder.path());
+    EXPECT_EQ(store->LoadRuns()->runs.size(), 1u);
+    // It has no changes yet, whatever it contains.
+    EXPECT_EQ(store->journal().committed(), History{});
+  }
+  const TempDir fresh;
+  OpenStore(fresh.path());
+  EXPECT_EQ(Tables(folder), Tables(fresh));
 }
 
 }  // namespace

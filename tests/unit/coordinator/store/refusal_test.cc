@@ -42,14 +42,14 @@ class RefusalTest : public ::testing::Test {
 };
 
 TEST_F(RefusalTest, NewerSchema) {
-  Sql(folder_.path(), "PRAGMA user_version=8");
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 8");
+  Sql(folder_.path(), "PRAGMA user_version=9");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 9");
 }
 
 TEST_F(RefusalTest, OlderSchema) {
   Sql(folder_.path(), "PRAGMA user_version=5");
   ExpectRefused(absl::StatusCode::kFailedPrecondition,
-                "has schema version 5, this coordinator knows versions 6 to 7");
+                "has schema version 5, this coordinator knows versions 6 to 8");
 }
 
 // A store of version 6 that has the tables of version 7 is none.

@@ -155,7 +155,8 @@ TEST_P(InItsPlace, SomebodyGivesNothingAndTheCoordinatorAll) {
     GetParam().give(*stranger, ask);
   });
   const std::vector<double> losses = Train([&] {
-    stranger->Dial(last_.address(), {RunId("chunks:tiny"), Epoch(1), EdgeId(2)}, kSecret);
+    stranger->Dial(last_.address(), {RunId("chunks:tiny"), StampOf(TinyHash(1)), EdgeId(2)},
+                   kSecret);
     stranger->AwaitOpen();
   });
   EXPECT_EQ(losses, wanted);

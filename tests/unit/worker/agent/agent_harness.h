@@ -26,6 +26,7 @@ inline v1::WorkerCommand CommandTo(const std::string& run, uint64_t epoch) {
   v1::WorkerCommand command;
   command.set_run_id(run);
   command.set_epoch(epoch);
+  command.set_stamp(StampOf(TinyHash(epoch)).value());
   return command;
 }
 // To the tiny run, with the body that a setter of the message gives it.
@@ -132,13 +133,11 @@ class Worker {
   }
   // There is no event that says so.
   void WaitUntilAtHand() {
-    std::string run;
-    uint64_t epoch = 0;
     const Deadline deadline = Deadline::After(absl::Seconds(30));
-    while (!agent_->CurrentRun(&run, &epoch) && !deadline.Expired()) {
+    while (!agent_->CurrentRun() && !deadline.Expired()) {
       absl::SleepFor(absl::Milliseconds(1));
     }
-    EXPECT_FALSE(run.empty());
+    EXPECT_TRUE(agent_->CurrentRun());
   }
   // The agent's thread does one thing after the other, so when this is answered, what was aborted
   // before has ended.
@@ -154,9 +153,7 @@ class Worker {
       }
       EXPECT_FALSE(message.has_error()) << message.error().message();
     }
-    std::string run;
-    uint64_t epoch = 0;
-    EXPECT_FALSE(agent_->CurrentRun(&run, &epoch));
+    EXPECT_FALSE(agent_->CurrentRun());
   }
 
  private:

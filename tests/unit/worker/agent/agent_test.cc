@@ -62,7 +62,16 @@ TEST_F(AgentTest, CommandsOfAnotherEpochOrRunDoNothing) {
   v1::WorkerCommand abort = AbortOf(2);
   abort.set_run_id("another");
   worker_->Handle(abort);
-  worker_->Handle(Alone(1));  // an older epoch's assignment that comes late
+  // An older epoch's assignment, from a coordinator that does not know of this one.
+  worker_->Handle(Alone(1));
+  const v1::WorkerMessage refusal = worker_.Hear();
+  EXPECT_EQ(refusal.error().newest_epoch(), 2u);
+  EXPECT_EQ(refusal.epoch(), 1u);
+  // Another assignment of this epoch.
+  v1::WorkerCommand other = Alone(2);
+  other.set_stamp(other.stamp() + 1);
+  worker_->Handle(other);
+  EXPECT_EQ(worker_.Hear().error().newest_epoch(), 2u);
   worker_->Handle(Alone(2));
   ExpectReady(2);  // and not StageStarted
   worker_->Handle(StartOf(2));
@@ -360,9 +369,7 @@ TEST_F(AgentTest, ShutdownEndsAnyWaitAndTakesNothingMore) {
     while (!worker.silent()) (void)worker.Hear();
     worker->Handle(AssignOf(TinySpec(), 2, 0, worker.tokens(), {worker.address()}));
     worker->Handle(StartOf(2));
-    std::string run;
-    uint64_t epoch = 0;
-    EXPECT_FALSE(worker->CurrentRun(&run, &epoch));
+    EXPECT_FALSE(worker->CurrentRun());
     EXPECT_TRUE(worker.silent());
   }
 }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "tests/support/mailbox.h"
 #include "tests/support/silent_listener.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/worker/agent/fake_coordinator.h"
 #include "worker/agent/session.h"
 
@@ -43,7 +44,9 @@ class SessionListTest : public ::testing::Test {
     session_ = std::make_unique<Session>(SessionOptions{
         .access = access_,
         .hello = [] { return v1::Hello(); },
-        .on_command = [this](v1::WorkerCommand command) { commands_.Push(std::move(command)); }});
+        .on_command = [this](v1::WorkerCommand command) { commands_.Push(std::move(command)); },
+        .terms = terms_,
+        .silence = silence_});
   }
   void DialBoth() { Dial({first_.address(), second_.address()}); }
   // Accepts and hears the greeting, whose term it checks.
@@ -72,6 +75,8 @@ class SessionListTest : public ::testing::Test {
   }
 
   FakeCoordinator first_, second_;
+  TermFile terms_ = TermFile::InMemory();
+  absl::Duration silence_ = absl::Minutes(10);
   std::shared_ptr<Access> access_;
   ::longhaul::testing::Mailbox<v1::WorkerCommand> commands_;
   std::mutex mutex_;
@@ -251,6 +256,78 @@ TEST_F(SessionListTest, AnOldCoordinatorCannotEndTheWorker) {
   const Deadline deadline = Deadline::After(absl::Seconds(30));
   while (session_->fatal().ok() && !deadline.Expired()) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_TRUE(absl::IsPermissionDenied(session_->fatal())) << session_->fatal();
+}
+
+// A clone of the coordinator's disk claims the same term.
+TEST_F(SessionListTest, AnotherTenureOfTheSameTermIsNotObeyed) {
+  first_.Start();
+  second_.Start();
+  DialBoth();
+  const Connection obeyed = Meet(first_, 0);
+  v1::WorkerCommand start = StartOf(2);
+  start.set_tenure("one");
+  start.set_change(17);
+  EXPECT_TRUE(obeyed->Say(start));
+  EXPECT_TRUE(commands_.Take().has_value());
+  obeyed->End(kIsStandby);
+  const Connection clone = Meet(second_, 2);
+  start.set_tenure("other");
+  EXPECT_TRUE(clone->Say(start));
+  EXPECT_TRUE(HungUp(clone));
+  clone->End();
+  const Connection again = first_.Accept();
+  ASSERT_TRUE(again);
+  const v1::Hello hello = again->HearReport().hello();
+  EXPECT_EQ(hello.tenure(), "one");
+  EXPECT_EQ(hello.change(), 17u);
+  EXPECT_EQ(hello.leader_address(), first_.address());
+  EXPECT_TRUE(commands_.empty());
+}
+
+TEST_F(SessionListTest, ARestartedWorkerObeysNoOlderTerm) {
+  const ::longhaul::testing::TempDir folder;
+  first_.Start();
+  second_.Start();
+  terms_ = *TermFile::Open(folder.path());
+  DialBoth();
+  const Connection newer = Meet(first_, 0);
+  EXPECT_TRUE(newer->Say(StartOf(2)));
+  EXPECT_TRUE(commands_.Take().has_value());
+  session_.reset();
+  newer->End();
+  terms_ = *TermFile::Open(folder.path());
+  Dial({second_.address(), first_.address()});
+  const Connection older = Meet(second_, 2);
+  older->Say(StartOf(1));
+  EXPECT_TRUE(HungUp(older));
+  older->End();
+  EXPECT_TRUE(Meet(first_, 2)->Welcome(1, /*term=*/2));
+  EXPECT_TRUE(commands_.empty());
+}
+
+// Its connection stays open, as that of a process that was stopped.
+TEST_F(SessionListTest, LeavesACoordinatorThatIsSilent) {
+  silence_ = absl::Seconds(2);
+  first_.Start();
+  second_.Start();
+  DialBoth();
+  const Connection silent = Meet(first_, 0);
+  EXPECT_TRUE(silent->Welcome(1, /*term=*/1));
+  const Connection next = Meet(second_, 1);
+  silent->End();
+  EXPECT_TRUE(next->Welcome(1, /*term=*/2));
+  // A beat is a sign of life, and no command.
+  v1::WorkerCommand beat;
+  beat.set_term(2);
+  beat.mutable_leader_beat();
+  EXPECT_TRUE(next->Say(beat));
+  EXPECT_TRUE(next->Say(StartOf(2)));
+  const auto command = commands_.Take();
+  ASSERT_TRUE(command.has_value());
+  EXPECT_TRUE(command->has_start());
+  EXPECT_EQ(
+      CountLines("warning: coordinator " + first_.address() + ": nothing was heard from it for 2"),
+      1);
 }
 
 TEST_F(SessionListTest, TermsCountWithOneAddressToo) {

@@ -76,7 +76,7 @@ class Reader {
     peers = std::make_shared<ChunkPeers>(ChunkPeersOptions{.transports = {{"ucx", transport.get()}},
                                                            .traffic = &traffic,
                                                            .run = RunId("tiny"),
-                                                           .epoch = Epoch(epoch),
+                                                           .stamp = Stamp(epoch),
                                                            .link_secret = "a secret",
                                                            .pairs = {std::move(pair)},
                                                            .silence = silence});
@@ -210,7 +210,7 @@ class StrangerTest : public ::testing::Test {
     stranger_->End();
   }
   void Begin(absl::Duration silence = absl::Seconds(20)) {
-    stranger_->Expect({RunId("chunks:tiny"), Epoch(3), EdgeId(2)}, "a secret");
+    stranger_->Expect({RunId("chunks:tiny"), Stamp(3), EdgeId(2)}, "a secret");
     last_.Meet(kFirst, {stranger_->address()}, silence);
     stranger_->AwaitOpen();
   }

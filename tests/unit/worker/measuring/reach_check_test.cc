@@ -124,7 +124,7 @@ TEST(ReachCheckTest, WhoDialsAndDoesNotHangUpIsLeftWhenTheTimeIsOver) {
   b.Expect(7);
   const auto handler = std::make_shared<Clinging>();
   auto transport = *transport::loopback::CreateTransport({});
-  transport->Dial({b.address()}, {RunId("reach:7"), Epoch(1), EdgeId(0)}, "a secret", handler, {},
+  transport->Dial({b.address()}, {RunId("reach:7"), Stamp(1), EdgeId(0)}, "a secret", handler, {},
                   Deadline::After(absl::Seconds(30)),
                   [&](auto link) { handler->opened.Push(std::move(link)); });
   const auto link = handler->opened.Take();

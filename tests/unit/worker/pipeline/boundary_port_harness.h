@@ -46,7 +46,7 @@ class RecordingLink : public transport::Link {
   std::vector<uint32_t> credits;  // that were asked for
 
  private:
-  transport::LinkKey key_{RunId("run"), Epoch(1), EdgeId(0)};
+  transport::LinkKey key_{RunId("run"), Stamp(1), EdgeId(0)};
   std::mutex mutex_;
   std::vector<std::pair<transport::Lane, std::vector<std::byte>>> frames_;
 };
@@ -61,7 +61,7 @@ class BoundaryPortTest : public ::testing::Test {
   // The same codec in both directions.
   BoundaryPortOptions Options(bool upstream, std::string_view codec_string, uint64_t epoch = 1) {
     const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec(codec_string));
-    return {.run = RunId("run"),
+    return {.stamp = Stamp(epoch),
             .epoch = Epoch(epoch),
             .edge = EdgeId(0),
             .peer = {.replica = replica_, .stage = upstream ? 0u : 1u},

@@ -46,7 +46,7 @@ TEST_F(BoundaryPortTest, SlicesAreTensorsOfTheirOwn) {
   const auto make = [&](bool upstream) {
     const auto codec =
         std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=4,rounding=stochastic"));
-    return BoundaryPort::Create({.run = RunId("run"),
+    return BoundaryPort::Create({.stamp = Stamp(1),
                                  .epoch = Epoch(1),
                                  .edge = EdgeId(0),
                                  .peer = {.stage = upstream ? 0u : 1u},
@@ -150,7 +150,7 @@ TEST_F(BoundaryPortTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
   const testing::TempDir folder;
   const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=3"));
   const auto port = BoundaryPort::Create(
-      {.run = RunId("run"),
+      {.stamp = Stamp(1),
        .epoch = Epoch(1),
        .edge = EdgeId(4),
        .upstream = true,
@@ -270,7 +270,7 @@ TEST_F(BoundaryPortTest, TablesThatThePeerDoesNotHaveAreForgottenAheadOfItsTenso
     const auto& send = upstream ? none : codec;
     const auto& receive = upstream ? codec : none;
     return BoundaryPort::Create(
-        {.run = RunId("run"),
+        {.stamp = Stamp(1),
          .epoch = Epoch(1),
          .edge = EdgeId(0),
          .upstream = upstream,

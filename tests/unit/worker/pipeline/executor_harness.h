@@ -26,7 +26,7 @@ class ExecutorTest : public ::testing::Test {
  protected:
   static constexpr absl::Duration kPatience = absl::Seconds(30);
   static constexpr uint64_t kNumerics = 7;
-  inline static const transport::LinkKey kKey{RunId("tiny"), Epoch(1), EdgeId(0)};
+  inline static const transport::LinkKey kKey{RunId("tiny"), Stamp(1), EdgeId(0)};
 
   // Keeps what is written, or refuses to.
   class FakeShards : public NoShards {
@@ -199,8 +199,8 @@ class ExecutorTest : public ::testing::Test {
   std::shared_ptr<BoundaryPort> MakePort(bool upstream, const std::shared_ptr<EventQueue>& events) {
     const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
     return BoundaryPort::Create(
-        {.run = kKey.run,
-         .epoch = kKey.epoch,
+        {.stamp = kKey.stamp,
+         .epoch = Epoch(1),
          .edge = kKey.edge,
          .peer = {.stage = upstream ? 0u : 1u},
          .upstream = upstream,

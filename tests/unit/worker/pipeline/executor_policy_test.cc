@@ -102,7 +102,7 @@ class Recorder final : public transport::Link {
   }
 
  private:
-  const transport::LinkKey key_{RunId("tiny"), Epoch(1), EdgeId(0)};
+  const transport::LinkKey key_{RunId("tiny"), Stamp(1), EdgeId(0)};
   mutable std::mutex mutex_;
   std::vector<wire::TensorHeader> headers_;
 };
@@ -126,7 +126,7 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
     resident_ = std::make_unique<ResidentStage>(ResidentIdentity(), std::move(stage));
     const auto port = [this](uint32_t edge, bool upstream) {
       const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
-      return BoundaryPort::Create({.run = RunId("tiny"),
+      return BoundaryPort::Create({.stamp = Stamp(1),
                                    .epoch = Epoch(1),
                                    .edge = EdgeId(edge),
                                    .upstream = upstream,

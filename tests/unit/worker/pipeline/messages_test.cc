@@ -48,7 +48,7 @@ class Wire : public transport::Link {
   std::string Describe() const override { return "wire"; }
 
  private:
-  transport::LinkKey key_{RunId("run"), Epoch(1), EdgeId(0)};
+  transport::LinkKey key_{RunId("run"), Stamp(1), EdgeId(0)};
   std::weak_ptr<BoundaryPort> peer_;
 };
 
@@ -78,7 +78,7 @@ class MessagesTest : public ::testing::Test {
   std::shared_ptr<BoundaryPort> Make(bool upstream, uint64_t start_step) {
     auto messages = BoundaryMessages::Open(OptionsOf(upstream, start_step));
     EXPECT_TRUE(messages.ok()) << messages.status();
-    return BoundaryPort::Create({.run = RunId("run"),
+    return BoundaryPort::Create({.stamp = Stamp(1),
                                  .epoch = Epoch(1),
                                  .edge = EdgeId(0),
                                  .upstream = upstream,

@@ -47,13 +47,13 @@ class HeldLink final : public transport::Link {
   std::vector<Frame> frames;
 
  private:
-  transport::LinkKey key_{RunId("run"), Epoch(1), EdgeId(3)};
+  transport::LinkKey key_{RunId("run"), Stamp(1), EdgeId(3)};
   std::vector<SendDone> done_;
 };
 
 struct End {
   End(uint32_t own, uint32_t peer, uint64_t epoch = 1)
-      : port(ReplicaPort::Create({.run = RunId("run"),
+      : port(ReplicaPort::Create({.stamp = Stamp(epoch),
                                   .epoch = Epoch(epoch),
                                   .edge = EdgeId(3),
                                   .own = {.replica = own, .stage = 1},
@@ -194,7 +194,7 @@ TEST(ReplicaPort, WhatMakesNoSenseEndsTheStage) {
   EXPECT_THAT(refusal(0, cut), HasSubstr("expected chunk 0"));
 }
 
-TEST(ReplicaPort, DropsWhatIsOfAnotherEpoch) {
+TEST(ReplicaPort, DropsWhatIsOfAnotherAssignment) {
   End old(0, 1, 1), now(1, 0, 2);
   old.port->Send(Step(1), Bytes(10));
   EXPECT_TRUE(now.Hear(old.link->frames.at(0)).empty());

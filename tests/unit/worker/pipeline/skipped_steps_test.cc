@@ -30,7 +30,7 @@ using ::longhaul::testing::Mailbox;
 using ::longhaul::testing::TempDir;
 using ::testing::HasSubstr;
 
-const transport::LinkKey kLinkOfTwo{RunId("tiny"), Epoch(1), EdgeId(0)};
+const transport::LinkKey kLinkOfTwo{RunId("tiny"), Stamp(1), EdgeId(0)};
 
 // What goes wrong in the last stage, in these steps.
 struct Faults {
@@ -150,8 +150,8 @@ class SkippedSteps : public ::testing::Test {
       if (stage == 1) model = std::make_unique<FaultyStage>(std::move(model), faults);
       cell.resident = std::make_unique<ResidentStage>(ResidentIdentity(), std::move(model));
       cell.transport = *transport::loopback::CreateTransport({});
-      cell.port = BoundaryPort::Create({.run = kLinkOfTwo.run,
-                                        .epoch = kLinkOfTwo.epoch,
+      cell.port = BoundaryPort::Create({.stamp = kLinkOfTwo.stamp,
+                                        .epoch = Epoch(1),
                                         .edge = kLinkOfTwo.edge,
                                         .peer = {.stage = 1 - stage},
                                         .upstream = stage == 1,

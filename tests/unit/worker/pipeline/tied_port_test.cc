@@ -15,7 +15,7 @@ class TiedPortTest : public BoundaryPortTest {
  protected:
   std::shared_ptr<BoundaryPort> MakeTied(bool upstream, EdgeKind kind = EdgeKind::kTied) {
     const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
-    return BoundaryPort::Create({.run = RunId("run"),
+    return BoundaryPort::Create({.stamp = Stamp(1),
                                  .epoch = Epoch(1),
                                  .edge = EdgeId(0),
                                  .kind = kind,

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/hash.h"
+#include "coordinator/state/workers/secrets.h"
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator {
@@ -54,12 +54,13 @@ TEST_F(Life, HappyPath) {
   ASSERT_EQ(c.Count("b", v1::WorkerCommand::kAssign), 1);
   const v1::Assign assign = c.Last("b", v1::WorkerCommand::kAssign)->assign();
   EXPECT_EQ(assign.cell().stage(), 1u);
-  // One for this epoch, made of the run's; the other stage has the same.
-  EXPECT_EQ(assign.link_secret(), HmacSha256("secret of tiny-1", "links of epoch 1"));
+  // One for this assignment, made of the run's; the other stage has the same.
+  const std::string& hash = assign.assignment().hash();
+  EXPECT_EQ(assign.link_secret(), LinksSecret("secret of tiny-1", hash));
   EXPECT_EQ(c.Last("a", v1::WorkerCommand::kAssign)->assign().link_secret(), assign.link_secret());
   // Both have the same secret for their edge, which follows from no other.
   ASSERT_EQ(assign.edge_secrets_size(), 1);
-  EXPECT_EQ(assign.edge_secrets().at(0), HmacSha256("secret of tiny-1", "edge 0 of epoch 1"));
+  EXPECT_EQ(assign.edge_secrets().at(0), EdgeSecret("secret of tiny-1", hash, EdgeId(0)));
   EXPECT_EQ(c.Last("a", v1::WorkerCommand::kAssign)->assign().edge_secrets().at(0),
             assign.edge_secrets().at(0));
   EXPECT_EQ(assign.assignment().cells(1).worker_name(), "b");

@@ -31,6 +31,7 @@ class Progress : public ::testing::Test {
     v1::WorkerMessage message;
     v1::AtHand& at_hand = *message.mutable_heartbeat()->mutable_at_hand();
     at_hand.set_run_id("tiny-1");
+    at_hand.set_stamp(c.StampAt("tiny-1", c.views().RunOf("tiny-1")->epoch()));
     at_hand.set_step(2);
     at_hand.set_doing(doing[worker]);
     at_hand.set_progress(progress[worker]);

@@ -37,13 +37,13 @@ class Sessions : public ::testing::Test {
 TEST_F(Sessions, WelcomeNamesVersionAndHeartbeat) {
   const v1::WorkerCommand* command = c.Last("a", v1::WorkerCommand::kWelcome);
   ASSERT_NE(command, nullptr);
-  EXPECT_EQ(command->welcome().protocol(), 8u);
+  EXPECT_EQ(command->welcome().protocol(), 9u);
   EXPECT_EQ(command->welcome().coordinator_version(), "1.2.3");
   EXPECT_EQ(command->welcome().heartbeat_seconds(), 1.0);
 }
 
 TEST_F(Sessions, NoCommonProtocolIsRefusedWithBothRanges) {
-  for (const auto& [min, max] : {std::pair{2u, 7u}, {9u, 10u}}) {
+  for (const auto& [min, max] : {std::pair{2u, 8u}, {10u, 11u}}) {
     v1::Hello hello = HelloOf("z");
     hello.set_protocol_min(min);
     hello.set_protocol_max(max);
@@ -53,7 +53,7 @@ TEST_F(Sessions, NoCommonProtocolIsRefusedWithBothRanges) {
     ASSERT_NE(reject, nullptr);
     EXPECT_TRUE(reject->reject().fatal());
     EXPECT_THAT(reject->reject().reason(),
-                AllOf(HasSubstr("(version 1.2.3) speaks protocol versions 8 to 8"),
+                AllOf(HasSubstr("(version 1.2.3) speaks protocol versions 9 to 9"),
                       HasSubstr(fmt::format("(version 0.9) speaks {} to {}", min, max)),
                       HasSubstr("install the same version on both")));
     EXPECT_TRUE(Closed(c, session));
@@ -63,11 +63,11 @@ TEST_F(Sessions, NoCommonProtocolIsRefusedWithBothRanges) {
 
 TEST_F(Sessions, WhoSpeaksMoreProtocolsSpeaksThisOne) {
   v1::Hello hello = HelloOf("newer");
-  hello.set_protocol_max(9);
+  hello.set_protocol_max(10);
   c.Join(hello);
   const v1::WorkerCommand* welcome = c.Last("newer", v1::WorkerCommand::kWelcome);
   ASSERT_NE(welcome, nullptr);
-  EXPECT_EQ(welcome->welcome().protocol(), 8u);
+  EXPECT_EQ(welcome->welcome().protocol(), 9u);
 }
 
 TEST_F(Sessions, AStageThatAWorkerKeepsIsShownAsLongAsItSaysSo) {

@@ -23,9 +23,7 @@ class Skipped : public ::testing::Test {
     c.Forget();
   }
   void Shard(const std::string& worker, uint32_t stage, uint64_t step, const std::string& problem) {
-    v1::WorkerMessage message;
-    message.set_run_id("tiny-1");
-    message.set_epoch(1);
+    v1::WorkerMessage message = c.About("tiny-1", 1);
     *message.mutable_shard() = ShardOf(step, stage);
     if (!problem.empty()) {
       message.mutable_shard()->clear_files();

@@ -27,9 +27,7 @@ class Health : public ::testing::Test {
     c.Join(HelloOf("b", std::to_string(++b_)));
   }
   void GivesUp(const std::string& worker, v1::WorkerFault fault, const std::string& text) {
-    v1::WorkerMessage message;
-    message.set_run_id("tiny-1");
-    message.set_epoch(c.views().RunOf("tiny-1")->epoch());
+    v1::WorkerMessage message = c.About("tiny-1");
     message.mutable_error()->set_message(text);
     message.mutable_error()->set_restarts_for(fault);
     c.Tick(c.Said(worker, message));

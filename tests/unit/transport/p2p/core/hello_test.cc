@@ -18,7 +18,7 @@ LinkHello Example() {
           .sealed = true,
           .version_min = 1,
           .version_max = 4,
-          .key = {RunId("demo-ab12cd"), Epoch(7), EdgeId(2)},
+          .key = {RunId("demo-ab12cd"), Stamp(7), EdgeId(2)},
           .attempt = 0x01020304,
           .received = 0x1112131415161718,
           .nonce = std::string(kNonceBytes, 'n'),
@@ -125,7 +125,7 @@ TEST(HelloTest, ProofDependsOnEverything) {
   EXPECT_NE(proof, changed([](ProofInput& i) { i.version_min = 0; }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.version_max = 5; }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.version = 2; }));
-  EXPECT_NE(proof, changed([](ProofInput& i) { i.key.epoch = Epoch(8); }));
+  EXPECT_NE(proof, changed([](ProofInput& i) { i.key.stamp = Stamp(8); }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.key.edge = EdgeId(3); }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.key.run = RunId("demo-ab12ce"); }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.dialler_nonce[0] = 'x'; }));

@@ -38,7 +38,7 @@ class QuietHandler : public LinkHandler {
 };
 
 LinkKey Key() {
-  return {RunId("demo-ab12cd"), Epoch(1), EdgeId(0)};
+  return {RunId("demo-ab12cd"), Stamp(1), EdgeId(0)};
 }
 
 // A plain TCP connect: 0 or errno.

@@ -186,7 +186,7 @@ void PutDamages(const Corpus& corpus) {
   };
   corpus.Put("store", "none", "");
   corpus.Put("store", "refused-cut", put(0xffffff, 16));
-  corpus.Put("store", "refused-schema", put(100, 5) + put(0x800010, 7));
+  corpus.Put("store", "refused-schema", put(100, 13) + put(0x800010, 7));
   corpus.Put("store", "refused-page_1", put(4096, 0xff));
   corpus.Put("store", "refused-pages_2_and_3", put(8192, 2) + put(12288, 10));
   corpus.Put("store", "refused-version", put(63, 1));

@@ -19,28 +19,17 @@ std::string LeaderText(const v1::LeadershipInfo& info, bool terminal) {
 }
 
 std::string Lacks(const Standby& standby) {
-  std::string text;
-  if (standby.behind_changes() > 0)
-    text += fmt::format(", {} changes behind", standby.behind_changes());
-  if (standby.blobs_missing() > 0) {
-    text += fmt::format(", lacks {} files ({})", standby.blobs_missing(),
-                        FormatBytes(standby.bytes_missing()));
-  }
-  if (standby.workers_there() > 0) {
-    text += fmt::format(", {} workers ask there", standby.workers_there());
-  }
-  return text;
+  if (standby.behind_changes() == 0) return "";
+  return fmt::format(", {} changes behind", standby.behind_changes());
 }
 
 std::string StandbyText(const Standby& standby) {
   const std::string address = Printable(standby.address());
   switch (standby.state()) {
     case Standby::AWAY:
-      return fmt::format("{} does not follow now; it cannot take over{}", address, Lacks(standby));
+      return fmt::format("{} does not follow now{}", address, Lacks(standby));
     case Standby::COPYING:
       return fmt::format("{} gets a copy of everything{}", address, Lacks(standby));
-    case Standby::FOLLOWING:
-      return fmt::format("{} follows, and lacks something so far{}", address, Lacks(standby));
     case Standby::IN_SYNC:
       return fmt::format("{} has every change{}", address, Lacks(standby));
     default:

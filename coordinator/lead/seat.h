@@ -4,9 +4,9 @@
 // and the witness say, and carries out the effects, in their order.
 //
 // Rules, and why two leaders never commit different changes:
-// - A leader was elected by the witness, or by the other seat, which is not behind, or its own
-// record
-//   says that it alone is in sync. Each election has a greater term than all before.
+// - A leader was elected by the witness, or by the other seat, which had nothing that the leader
+//   lacked, or its own record says that it alone is in sync. Each election has a greater term than
+//   all before.
 // - A change is stored by every seat in sync before it is committed. A leader goes on alone only
 //   after the witness has agreed, and then nobody else can be elected.
 // - A term begins with a change. A leader acts only after that change is committed.
@@ -118,12 +118,10 @@ struct CutTail {  // follower: forget stored changes with greater numbers, which
 struct Apply {  // follower: apply stored changes up to this number
   uint64_t number = 0;
 };
-// Follower: an applied change differs from the leader's, so this store is replaced by a copy.
-struct Replace {};
 }  // namespace effect
 using Effect = std::variant<effect::Store, effect::AskWitness, effect::Say, effect::Lead,
                             effect::Send, effect::Commit, effect::StepDown, effect::Resend,
-                            effect::Log, effect::CutTail, effect::Apply, effect::Replace>;
+                            effect::Log, effect::CutTail, effect::Apply>;
 
 class Seat {
  public:

@@ -159,10 +159,6 @@ void FollowSession::TakeLocked() {
     case v1::FollowerMessage::kBlobTrouble:
       CheckBlob(incoming_.blob_trouble());
       return;
-    case v1::FollowerMessage::kHasChange:
-    case v1::FollowerMessage::kReady:
-    case v1::FollowerMessage::kVote:
-    case v1::FollowerMessage::kWorkersThere:
     case v1::FollowerMessage::BODY_NOT_SET:
       break;
   }

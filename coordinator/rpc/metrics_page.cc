@@ -224,10 +224,6 @@ void AddLeadership(Page* page, const v1::LeadershipInfo& leadership) {
   add_of_standby("longhaul_coordinator_standby_behind_changes",
                  "Changes that the standby lacks so far; none where there never was one.",
                  static_cast<double>(standby.behind_changes()));
-  add_of_standby(
-      "longhaul_coordinator_standby_missing_bytes",
-      "Bytes of uploaded files that the standby lacks so far; none where there never was one.",
-      static_cast<double>(standby.bytes_missing()));
   Family& heard =
       AddFamily(page, kGauge, "longhaul_coordinator_witness_heard_seconds",
                 "Since the witness was heard; none without a witness, or before the first time.");

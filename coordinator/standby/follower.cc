@@ -277,7 +277,6 @@ Status Follower::Take(const v1::FollowedMessage& message, Stream* stream) {
       giver_->Give(stub_->Get(), {.folder = message.want_blob().folder(),
                                   .sha256 = message.want_blob().sha256()});
       return absl::OkStatus();
-    case v1::FollowedMessage::kVoted:
     case v1::FollowedMessage::BODY_NOT_SET:
       break;
   }

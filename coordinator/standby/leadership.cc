@@ -183,14 +183,6 @@ void Leadership::FailLocked(uint64_t newer_term) {
   LogWarning("{}", Message(failure_));
 }
 
-void Leadership::Yield(uint64_t newer_term, const std::string& peer) {
-  const std::lock_guard lock(mutex_);
-  if (!failure_.ok() || newer_term <= seat_.record().term) return;
-  if (!peer.empty()) record_.peer = peer;
-  seat_.OnNewerTerm(newer_term);
-  CarryLocked();
-}
-
 bool Leadership::begins_anew() const {
   const std::lock_guard lock(mutex_);
   return absl::IsAborted(failure_);

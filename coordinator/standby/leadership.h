@@ -97,8 +97,6 @@ class Leadership : public Replicator {
   Status failure() const;
   // The reason of failure(): this coordinator has to begin a newer term, in a new process.
   bool begins_anew() const;
-  // Somebody trustworthy leads with a newer term. `peer`: host:port; empty: unknown.
-  void Yield(uint64_t newer_term, const std::string& peer);
   // A worker says which leader it has obeyed (worker_word.h). OK: it will obey this one. Else
   // kUnavailable: it should ask again, here or at the other coordinator.
   Status OnWorker(const WorkerWord& word);

@@ -28,8 +28,7 @@ StatusOr<std::unique_ptr<Voting>> Voting::Open(const std::string& state_dir, Jou
 Status Voting::Set(const VotingWitness& witness) {
   LH_ASSIGN_OR_RETURN(
       sqlite::Statement replace,
-      database_.Prepare("INSERT OR REPLACE INTO voting(id, witness, name, authority_sha256) "
-                        "VALUES(1, ?1, ?2, '')"));
+      database_.Prepare("INSERT OR REPLACE INTO voting(id, witness, name) VALUES(1, ?1, ?2)"));
   return journal_->Write(database_, [&] { return replace.Args(witness.id, witness.name).Run(); });
 }
 

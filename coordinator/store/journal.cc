@@ -58,7 +58,7 @@ Status Journal::ApplyTail(sqlite::Database& database) {
 Status Journal::Keep(sqlite::Database& database, const NamedChange& named) {
   LH_RETURN_IF_ERROR(LogChange(database, named));
   LH_RETURN_IF_ERROR(NoteApplied(database, named.history()));
-  return trimmer_.Added(database, named.bytes.size(), keep_after_);
+  return trimmer_.Added(database, named.bytes.size(), named.history().number);
 }
 
 Status Journal::WriteLocked(sqlite::Database& database, absl::FunctionRef<Status()> write,
@@ -154,10 +154,6 @@ bool Journal::needs_sync() const {
 Status Journal::failure() const {
   const std::lock_guard lock(now_mutex_);
   return failure_;
-}
-
-void Journal::KeepChangesAfter(std::optional<uint64_t> number) {
-  keep_after_ = number.value_or(std::numeric_limits<int64_t>::max());
 }
 
 void Journal::Close() {

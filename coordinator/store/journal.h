@@ -13,7 +13,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -76,8 +75,6 @@ class Journal {
   bool needs_sync() const;
   // Not OK: a change that is secured cannot be committed, and the process has to end.
   Status failure() const;
-  // Keeps the changes after this number, because a follower lacks them. nullopt: there is none.
-  void KeepChangesAfter(std::optional<uint64_t> number);
   // `call` runs whenever the disk refuses a secured change, on the thread that writes. It may make
   // room. Call it before other threads use the journal.
   void WhenRefused(std::function<void()> call) { when_refused_ = std::move(call); }
@@ -97,7 +94,6 @@ class Journal {
   std::atomic<Replicator*> replicator_ = nullptr;  // set with mutex_ held
   ChangeTrimmer trimmer_;
   std::function<void()> when_refused_;
-  std::atomic<uint64_t> keep_after_{std::numeric_limits<int64_t>::max()};
 
   mutable std::mutex now_mutex_;  // guards the members below; held for moments
   std::condition_variable closed_;

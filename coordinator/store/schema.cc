@@ -116,8 +116,7 @@ CREATE TABLE terms(                      -- who led when
 CREATE TABLE voting(                     -- the witness that counts
   id INTEGER PRIMARY KEY NOT NULL CHECK(id = 1),
   witness TEXT NOT NULL,                 -- its id; empty: none
-  name TEXT NOT NULL,
-  authority_sha256 TEXT NOT NULL);       -- of the file authority.pem
+  name TEXT NOT NULL);
 CREATE TABLE requests(                   -- calls that were answered, by the id that their caller gave
   owner TEXT NOT NULL,
   id TEXT NOT NULL,

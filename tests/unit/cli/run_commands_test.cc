@@ -80,13 +80,10 @@ TEST_F(CliTest, StatusWithoutARunTellsWhoLeads) {
             "witness  none\n"
             "workers  7 connected; longhaul 1.2.3\n");
   leads.mutable_standby()->set_address("two:7070");
-  leads.mutable_standby()->set_state(Standby::FOLLOWING);
+  leads.mutable_standby()->set_state(Standby::COPYING);
   leads.mutable_standby()->set_behind_changes(3);
-  leads.mutable_standby()->set_blobs_missing(2);
-  leads.mutable_standby()->set_bytes_missing(5'000'000);
   EXPECT_THAT(Ask({"status"}).out,
-              HasSubstr("standby  two:7070 follows, and lacks something so far, 3 changes behind, "
-                        "lacks 2 files (5 MB)\n"
+              HasSubstr("standby  two:7070 gets a copy of everything, 3 changes behind\n"
                         "witness  none, so the standby does not take over by itself\n"));
   leads.mutable_witness()->set_name("third");
   leads.mutable_witness()->set_heard_seconds(0.5);

@@ -426,7 +426,6 @@ void SimSeat::Carry(const Effect& effect) {
             }
             disk_.applied = std::max(disk_.applied, apply.number);
           },
-          [](const effect::Replace&) {},
       },
       effect);
 }

@@ -92,7 +92,7 @@ class SimSeat {
   std::deque<Effect> todo_;
   bool busy_ = false;         // the effect at the front of todo_ waits for the disk
   bool blocking_ = true;      // no message is handled while an effect is under way
-  std::optional<Copy> copy_;  // that the effect Replace or Resend waits for
+  std::optional<Copy> copy_;  // that the effect Resend waits for
   MonoTime heard_leader_, heard_other_, heard_witness_, asked_at_, shrunk_at_, began_;
   bool voted_ = false;  // the newest message was an answer to a vote
   uint64_t asked_ = 0;  // how often it has asked to lead

@@ -386,7 +386,6 @@ class Search {
                      [&](const effect::Resend&) { SendRows(world, i, log.size()); },
                      [&](const effect::Log& one) { log.push_back(one.change); },
                      [&](const effect::CutTail& cut) { log.resize(cut.number); },
-                     [&](const effect::Replace&) { problem_ = "an applied change is replaced"; },
                      [](const auto&) {},
                  },
                  effect);

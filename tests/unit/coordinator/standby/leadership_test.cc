@@ -321,16 +321,5 @@ TEST_F(LeadershipTest, AWorkerThatKnowsANewerTermMakesALoneLeaderBeginOne) {
   EXPECT_GE(record.term(), 9u);
 }
 
-TEST_F(LeadershipTest, OneThatYieldsStaysSo) {
-  Start(/*with_witness=*/false);
-  leadership_->Yield(1, "same:1");
-  EXPECT_TRUE(leadership_->failure().ok());
-  leadership_->Yield(3, "b:7070");
-  EXPECT_THAT(leadership_->failure().ToString(), HasSubstr("b:7070 (term 3)"));
-  EXPECT_EQ(leadership_->term(), 1u);
-  EXPECT_EQ(ReadLeadership(folder_.path())->role, LeaderRole::kFenced);
-  EXPECT_EQ(ReadLeadership(folder_.path())->peer, "b:7070");
-}
-
 }  // namespace
 }  // namespace longhaul::coordinator

@@ -185,7 +185,7 @@ TEST_F(BackupTest, OfAStoreInUseIsOfOneMoment) {
 // Changes are for followers of this store, and its witness votes for its seats: not for a copy's.
 TEST_F(BackupTest, BeginsAlone) {
   ASSERT_TRUE(store_->Apply({write::Run{FullRecord("a")}}).ok());
-  Sql(folder_.path(), "INSERT INTO voting VALUES(1,'w','witness','')");
+  Sql(folder_.path(), "INSERT INTO voting VALUES(1,'w','witness')");
   ASSERT_TRUE(BackUp(folder_.path(), backup_, false).ok());
   ASSERT_TRUE(Restore(backup_, restored_).ok());
   for (const std::string& folder : {backup_, restored_}) {

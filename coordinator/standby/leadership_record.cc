@@ -51,7 +51,7 @@ StatusOr<LeadershipRecord> ParseLeadership(std::string_view text) {
     record.seat.other = json.value("other", "");
     record.seat.in_sync = json.value("in_sync", std::vector<std::string>());
     record.peer = json.value("peer", "");
-    // Versions before seats had one of these names for each role.
+    // Older versions used another name for each role.
     for (const char* name : {"standby", "predecessor", "successor"}) {
       if (record.peer.empty()) record.peer = json.value(name, "");
     }

@@ -29,8 +29,7 @@ namespace longhaul::coordinator {
 // The history of a store whose newest change is `change`.
 History HistoryOf(const v1::StoreChange& change);
 
-// Returns a change as the table `changes` keeps it: the message without its chain. The chain is a
-// hash of these bytes and of the chain before.
+// Returns a change as the table `changes` keeps it: the message without its chain (ChainAfter).
 std::string StoredBytes(v1::StoreChange change);
 
 // Where a store stands.

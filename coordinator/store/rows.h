@@ -30,7 +30,7 @@ inline constexpr std::string_view kSelectRuns =
     "checkpoints, submitted_unix_ms, started_unix_ms, ended_unix_ms, stop_asked, attempts, "
     "best_step, last_error, owner, resize_asked, replicas_wanted, samples FROM runs ORDER BY rowid";
 
-// Updates the small columns, which change often, of a row that is there.
+// Updates the columns of a run that change often.
 inline constexpr std::string_view kUpdateRun =
     "UPDATE runs SET state=?2, reason=?3, epoch=?4, step=?5, started_unix_ms=?6, "
     "ended_unix_ms=?7, stop_asked=?8, attempts=?9, best_step=?10, last_error=?11, "

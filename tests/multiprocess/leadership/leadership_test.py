@@ -207,18 +207,22 @@ def cut_one_way(scene):
     scene.comes_back(scene.follows())
 
 
+def puts_back(scene, copy):
+    """Returns a harm: the directory of a seat is put back from `copy`, and the seat starts on it."""
+    def harm(seat):
+        scene.trio.kill(seat)
+        scene.trio.put_back(seat, copy)
+        scene.trio.start_seat(seat)
+    return harm
+
+
 def old_copy(scene):
     """The leader's folder is put back from an older snapshot: the pair does not let it lead."""
     old = scene.leads
     copy = scene.trio.copy_of(old)
     at = scene.step()
     wait_for("changes that the copy lacks", lambda: scene.step() > at + 5)
-
-    def harm(seat):
-        scene.trio.kill(seat)
-        scene.trio.put_back(seat, copy)
-        scene.trio.start_seat(seat)
-    scene.await_takeover("put back from an older copy", harm)
+    scene.await_takeover("put back from an older copy", puts_back(scene, copy))
     scene.comes_back(old)
 
 
@@ -232,12 +236,7 @@ def old_copy_of_one_alone(scene):
     scene.trio.await_pair()
     at = scene.step()
     wait_for("changes that the copy lacks", lambda: scene.step() > at + 5)
-
-    def harm(seat):
-        scene.trio.kill(seat)
-        scene.trio.put_back(seat, copy)
-        scene.trio.start_seat(seat)
-    scene.await_takeover("put back from a copy of when it was alone", harm)
+    scene.await_takeover("put back from a copy of when it was alone", puts_back(scene, copy))
     scene.comes_back(old)
 
 

@@ -364,7 +364,7 @@ class TwoLeaders {
     return true;
   }
 
-  // Both stages of an assignment that are there do a step.
+  // Runs a step of each assignment whose first and last stage are both running.
   void Train() {
     for (Member& first : workers_) {
       if (!first.worker.Trains() || first.worker.stage()->cell.stage != 0) continue;

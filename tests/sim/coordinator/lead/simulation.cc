@@ -103,7 +103,7 @@ class Simulation {
     }
     if (random.Chance(0.3)) faults.told_alone = some(0.2);
     if (random.Chance(0.3)) faults.hasty = some(1);
-    // With any theme, something of the others.
+    // Every theme also has a few crashes and cuts.
     if (random.Chance(0.5)) faults.crash = std::max(faults.crash, 0.03);
     witness_stays_ = theme_ == 4 && random.Chance(0.5);
     if (!witness_stays_ && random.Chance(0.5)) faults.cut = std::max(faults.cut, 0.03);

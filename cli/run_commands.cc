@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,9 @@
 namespace longhaul::cli {
 namespace {
 
+struct ListOptions {
+  std::optional<uint32_t> ended;
+};
 struct StopOptions {
   std::string run, request_id;
   bool now = false;
@@ -27,15 +31,24 @@ struct ReplicasOptions {
   uint32_t replicas = 0;
 };
 
-StatusOr<int> ListRuns(Invocation& invocation) {
+// A table of thousands of old runs helps nobody, and programs read JSON.
+constexpr uint32_t kEndedInATable = 50;
+
+StatusOr<int> ListRuns(Invocation& invocation, const ListOptions& options) {
+  v1::ListRunsRequest request;
+  if (options.ended) {
+    request.set_most_ended(*options.ended);
+  } else if (!invocation.json()) {
+    request.set_most_ended(kEndedInATable);
+  }
   LH_ASSIGN_OR_RETURN(const v1::ListRunsReply reply,
-                      invocation.Get(&v1::ControlService::Stub::ListRuns, v1::ListRunsRequest()));
+                      invocation.Get(&v1::ControlService::Stub::ListRuns, request));
   const Terminal& terminal = invocation.terminal();
   if (invocation.json()) {
     invocation.PrintJson(reply);
     return kDone;
   }
-  if (reply.runs().empty() && terminal.out_is_terminal) {
+  if (reply.runs().empty() && reply.ended_left_out() == 0 && terminal.out_is_terminal) {
     terminal.out << "No runs yet. Start one with: longhaul submit run.yaml\n";
     return kDone;
   }
@@ -67,6 +80,11 @@ StatusOr<int> ListRuns(Invocation& invocation) {
     table.AddRow(std::move(row));
   }
   table.Print(terminal);
+  if (reply.ended_left_out() > 0) {
+    const uint64_t listed = uint64_t{request.most_ended()} + reply.ended_left_out();
+    terminal.err << fmt::format("{} older runs have ended; longhaul ps --ended {} lists all\n",
+                                reply.ended_left_out(), listed);
+  }
   return kDone;
 }
 
@@ -114,7 +132,13 @@ StatusOr<int> SetReplicas(Invocation& invocation, const ReplicasOptions& options
 }  // namespace
 
 void AddRunCommands(Program& program) {
-  program.AddCommand("ps", "List all runs, newest first", ListRuns);
+  const auto [list, of_list] = program.AddCommand("ps", "List runs, newest first", ListRuns);
+  list->add_option("--ended", of_list->ended,
+                   fmt::format("How many runs that have ended to list, the newest; without it, {} "
+                               "in a table and all with --json",
+                               kEndedInATable))
+      ->type_name("N")
+      ->check(WholeNumber());
 
   const auto [status, of_status] = program.AddCommand(
       "status",

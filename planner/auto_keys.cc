@@ -17,6 +17,11 @@ namespace {
 // its trial by up to 9 %, with 64 workers.
 constexpr double kMostGainOverATrial = 0.1;
 
+// What a plan says whose search ended before it came to a second value.
+std::string NoOther(std::string_view keys, const AutoOutcome& chosen) {
+  return fmt::format(" {}: {}; there was no time to look at others.", keys, chosen.value);
+}
+
 struct ReplicaCount {
   uint32_t replicas, stages;
 };
@@ -38,6 +43,7 @@ AutoSearch SearchForReplicas(const PlanRequest& request) {
   std::vector<ReplicaCount> possible = PossibleReplicas(request);
   AutoSearch search{.tolerance = kAlikeSteps,
                     .most_gain_over_trial = kMostGainOverATrial,
+                    .limit = request.limit,
                     .none = "pipeline.replicas is auto, and no number of replicas can be"};
   for (const ReplicaCount& one : possible) {
     search.values.push_back(
@@ -53,7 +59,9 @@ AutoSearch SearchForReplicas(const PlanRequest& request) {
                    const std::vector<AutoOutcome>& tried, size_t chosen, Plan* plan) {
     const std::string others = OthersInWords(tried, chosen);
     plan->explanation +=
-        others.empty()
+        tried.size() == 1 && possible.size() > 1
+            ? NoOther("pipeline.replicas is auto", tried[chosen])
+        : others.empty()
             ? fmt::format(
                   " pipeline.replicas is auto: {} is all that there are workers for, of "
                   "numbers that divide the {} microbatches of a step.",
@@ -73,7 +81,7 @@ AutoSearch SearchForReplicas(const PlanRequest& request) {
 }
 
 AutoSearch SearchForSlices(const PlanRequest& request) {
-  AutoSearch search{.tolerance = kAlikeSteps, .takes_more_memory = true};
+  AutoSearch search{.tolerance = kAlikeSteps, .takes_more_memory = true, .limit = request.limit};
   std::vector<uint32_t> counts = {1};
   const uint32_t context = request.spec.model.context;
   // One stage waits for no other.
@@ -93,7 +101,8 @@ AutoSearch SearchForSlices(const PlanRequest& request) {
   search.say = [counts](const std::vector<AutoOutcome>& tried, size_t chosen, Plan* plan) {
     const std::string others = OthersInWords(tried, chosen);
     plan->explanation +=
-        others.empty()
+        tried.size() == 1 && counts.size() > 1 ? NoOther("pipeline.slices is auto", tried[chosen])
+        : others.empty()
             ? fmt::format(
                   " pipeline.slices is auto: {}, because one stage waits for no other or "
                   "halves of the context would have fewer than {} tokens.",
@@ -148,6 +157,7 @@ StatusOr<AutoSearch> SearchForGroup(const PlanRequest& request) {
   if (!open.tensor_auto) LH_RETURN_IF_ERROR(CheckDevices(request.spec, request.workers));
   std::vector<GroupSpec> groups = config::GroupsLeftOpen(request.spec, MostRanks(request.workers));
   AutoSearch search{
+      .limit = request.limit,
       .none = fmt::format("{}, and no number of ranks can share the stages", OpenKeysOf(open))};
   for (const GroupSpec& group : groups) search.values.push_back(GroupInWords(group, open));
   search.request_of = [&request, groups](size_t value) {
@@ -157,11 +167,12 @@ StatusOr<AutoSearch> SearchForGroup(const PlanRequest& request) {
                                                   size_t chosen, Plan* plan) {
     const std::string others = OthersInWords(tried, chosen, /*with_reasons=*/false);
     plan->explanation +=
-        others.empty() ? fmt::format(" {}: {} a stage is all that the workers' devices{} allow.",
-                                     OpenKeysOf(open), tried[chosen].value,
-                                     open.expert_auto ? " and the number of experts" : "")
-                       : fmt::format(" {}: {} a stage make the fastest step; {}.", OpenKeysOf(open),
-                                     tried[chosen].value, others);
+        tried.size() == 1 && groups.size() > 1 ? NoOther(OpenKeysOf(open), tried[chosen])
+        : others.empty() ? fmt::format(" {}: {} a stage is all that the workers' devices{} allow.",
+                                       OpenKeysOf(open), tried[chosen].value,
+                                       open.expert_auto ? " and the number of experts" : "")
+                         : fmt::format(" {}: {} a stage make the fastest step; {}.",
+                                       OpenKeysOf(open), tried[chosen].value, others);
     for (size_t i = 0; i < tried.size(); ++i) {
       plan->prediction.ranks.push_back({.tensor = groups[i].tensor,
                                         .expert = groups[i].expert,

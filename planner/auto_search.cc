@@ -14,8 +14,9 @@ namespace {
 struct TriedValue {
   AutoOutcome outcome;
   Status refusal;
-  bool is_settled = false;  // the outcome is the whole plan's, and no trial's
+  bool is_settled = false;  // the outcome counts: the whole plan's, or an exact trial's
   std::optional<Plan> plan;
+  std::optional<Plan> trial;  // the trial's plan, in case there is no time for the whole one
 };
 
 class ValueSearch {
@@ -26,14 +27,17 @@ class ValueSearch {
   StatusOr<Plan> Go() {
     LH_RETURN_IF_ERROR(TryAll());
     while (const std::optional<size_t> next = NextToPlan()) {
+      if (IsEnough()) break;
       LH_RETURN_IF_ERROR(PlanWhole(*next));
     }
+    if (!FastestStep()) SettleTrials();
     if (!FastestStep()) return NoneCanBe();
     const size_t chosen = Chosen();
+    TriedValue& best = tried_[chosen];
     // With exact trials nothing but the chosen value needs a whole plan.
-    if (!tried_[chosen].plan) LH_RETURN_IF_ERROR(PlanWhole(chosen));
-    if (!tried_[chosen].plan) return tried_[chosen].refusal;
-    Plan plan = *std::move(tried_[chosen].plan);
+    if (!best.plan && !(best.trial && IsEnough())) LH_RETURN_IF_ERROR(PlanWhole(chosen));
+    LH_RETURN_IF_ERROR(best.refusal);
+    Plan plan = *std::move(best.plan ? best.plan : best.trial);
     std::vector<AutoOutcome> outcomes;
     for (TriedValue& one : tried_) outcomes.push_back(std::move(one.outcome));
     search_.say(outcomes, chosen, &plan);
@@ -45,7 +49,7 @@ class ValueSearch {
 
   Status TryAll() {
     for (size_t i = 0; i < search_.values.size(); ++i) {
-      tried_.push_back({.outcome = {.value = search_.values[i]}, .refusal = {}, .plan = {}});
+      tried_.emplace_back().outcome.value = search_.values[i];
       if (search_.values.size() == 1) break;  // its plan says what is wrong with it
       PlanRequest request = search_.request_of(i);
       if (!TrialsAreExact()) request.effort = Effort::kTrial;
@@ -53,18 +57,31 @@ class ValueSearch {
       request.with_codec_table = false;
       LH_RETURN_IF_ERROR(Try(request, TrialsAreExact(), is_whole, &tried_.back()));
       if (search_.takes_more_memory && !tried_.back().refusal.ok()) break;
+      if (i + 1 < search_.values.size() && IsEnough()) break;
     }
     return absl::OkStatus();
+  }
+
+  // A plan is known, and the time for more is over.
+  bool IsEnough() const {
+    const bool any =
+        std::ranges::any_of(tried_, [](const TriedValue& one) { return one.plan || one.trial; });
+    return any && search_.limit.IsOver();
+  }
+
+  // There was no time for a whole plan, so those of trials count.
+  void SettleTrials() {
+    for (TriedValue& one : tried_) one.is_settled = one.trial.has_value();
   }
 
   Status PlanWhole(size_t value) {
     PlanRequest request = search_.request_of(value);
     if (!TrialsAreExact()) request.effort = Effort::kWhole;
-    return Try(request, /*settles=*/true, /*keep_plan=*/true, &tried_[value]);
+    return Try(request, /*settles=*/true, /*is_whole=*/true, &tried_[value]);
   }
 
-  Status Try(const PlanRequest& request, bool settles, bool keep_plan, TriedValue* one) {
-    StatusOr<Plan> plan = MakePlan(request, stop_);
+  Status Try(const PlanRequest& request, bool settles, bool is_whole, TriedValue* one) {
+    StatusOr<Plan> plan = MakePlanInSearch(request, stop_);
     if (absl::IsFailedPrecondition(plan.status())) {
       one->refusal = plan.status();
       one->outcome.refused = Message(plan.status());
@@ -76,7 +93,11 @@ class ValueSearch {
     for (const Cell& cell : plan->assignment.cells) {
       one->outcome.memory_bytes = std::max(one->outcome.memory_bytes, cell.memory_bytes);
     }
-    if (keep_plan) one->plan = *std::move(plan);
+    if (is_whole) {
+      one->plan = *std::move(plan);
+    } else if (search_.limit.is_set()) {
+      one->trial = *std::move(plan);
+    }
     return absl::OkStatus();
   }
 

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "planner/planner.h"
 #include "run/plan/plan.h"
+#include "run/schedule/search_limit.h"
 
 namespace longhaul::coordinator {
 
@@ -39,10 +40,13 @@ struct AutoSearch {
   // True: each value takes more memory than the one before it. Then values after a refused one are
   // not tried. If the first value is refused, its refusal is the search's error.
   bool takes_more_memory = false;
+  // Once it is over and a plan is known, no more values are tried, and the fastest plan of a trial
+  // is taken if none has full effort.
+  schedule::SearchLimit limit = {};
   std::string none;  // beginning of the error if every value is refused; reasons follow
   // Adds the choice and the results of all tried values to the plan. `tried` is in the order of
-  // `values`, and may be shorter (takes_more_memory). `chosen` is an index of `tried`. Called once,
-  // with the final plan.
+  // `values`, and may be shorter (takes_more_memory, limit). `chosen` is an index of `tried`.
+  // Called once, with the final plan.
   std::function<void(const std::vector<AutoOutcome>& tried, size_t chosen, Plan* plan)> say;
 };
 

@@ -55,7 +55,7 @@ class Chooser {
   // The same distance from the coarsest, or the finest.
   void TakeFromCoarsest(size_t distance);
   StatusOr<double> Step();
-  bool IsWorkLeft() const { return work_ < schedule::kMostWork; }
+  bool IsWorkLeft() const { return work_ < schedule::kMostWork && !request_.limit.IsOver(); }
 
   Status FindFastest();
   Status RaiseTogether();
@@ -168,6 +168,7 @@ Status Chooser::FindFastest() {
   size_t most = 0;
   for (const Open& open : open_) most = std::max(most, open.choices.size());
   for (size_t distance = 0; distance < most; ++distance) {
+    if (distance > 0 && request_.limit.IsOver()) break;
     TakeFromCoarsest(distance);
     LH_ASSIGN_OR_RETURN(const double step, Step());
     if (distance == 0) coarsest_ = step;
@@ -186,7 +187,7 @@ Status Chooser::RaiseTogether() {
   std::ranges::sort(limits);
   limits.erase(std::unique(limits.begin(), limits.end()), limits.end());
   size_t good = 0, bad = limits.size();  // of limits
-  while (bad - good > 1) {
+  while (bad - good > 1 && !request_.limit.IsOver()) {
     const size_t middle = good + (bad - good) / 2;
     TakeThoseWithin(limits[middle]);
     LH_ASSIGN_OR_RETURN(const double step, Step());

@@ -42,7 +42,8 @@ StatusOr<std::optional<uint32_t>> FixedLead(const RunSpec& spec, const Plan& pla
   return AllAtOnce(spec, plan) ? all - 1 : 0;
 }
 
-std::string DepthReason(const RunSpec& spec, const Plan& plan, uint32_t most, uint32_t chosen) {
+std::string DepthReason(const RunSpec& spec, const Plan& plan, uint32_t most, uint32_t chosen,
+                        bool has_tried_fewer) {
   const uint32_t all = spec.train.microbatches;
   const ScheduleTraits& schedule = TraitsOf(spec.pipeline.schedule);
   if (!schedule.searches_depth()) {
@@ -56,6 +57,7 @@ std::string DepthReason(const RunSpec& spec, const Plan& plan, uint32_t most, ui
       fmt::format("where messages are {} longer under way than is known, or links a third faster",
                   longhaul::FormatDuration(schedule::kUnforeseenDelay));
   if (chosen < most) return "fewer would make a step more than 1% longer " + margin;
+  if (!has_tried_fewer) return "all that memory holds: there was no time to try fewer";
   if (most < all) return "memory holds no more";
   if (!RatesAreKnown(plan)) return "all of a step, because the links' rates are not known";
   return "all of a step: fewer would make it more than 1% longer " + margin;
@@ -114,11 +116,11 @@ StatusOr<std::vector<absl::Duration>> StepsOf(const RunSpec& spec, const Plan& p
 }  // namespace
 
 Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
-                       const std::stop_token& stop) {
+                       const std::stop_token& stop, const schedule::SearchLimit& limit) {
   const bool searched = TraitsOf(spec.pipeline.schedule).searches_depth() && !spec.pipeline.depth &&
                         spec.pipeline.send_order == SendOrder::kAuto && RatesAreKnown(*plan) &&
                         RatesAreKnown(slower);
-  if (!searched) return ChooseOrder(spec, plan, stop);
+  if (!searched) return ChooseOrder(spec, plan, stop, Effort::kWhole, limit);
   Plan like = *plan, deep = *plan;           // the latter with all depth that there is
   uint32_t least = spec.train.microbatches;  // of the depths above
   for (size_t s = 0; s < like.assignment.cells.size(); ++s) {
@@ -137,7 +139,7 @@ Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
   for (size_t i = 0; i < steps.size(); ++i) {
     const bool is_good =
         steps[i] <= std::max(limits[i], deepest[i] * (1 + schedule::kDepthTolerance));
-    if (!is_good) return ChooseOrder(spec, plan, stop);
+    if (!is_good) return ChooseOrder(spec, plan, stop, Effort::kWhole, limit);
   }
   like.prediction.unlimited_depth_step_seconds =
       absl::ToDoubleSeconds(std::min(deepest.front(), steps.front()));
@@ -147,15 +149,18 @@ Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
   return absl::OkStatus();
 }
 
-Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop, Effort effort) {
+Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop, Effort effort,
+                   const schedule::SearchLimit& limit) {
   LH_ASSIGN_OR_RETURN(const std::optional<uint32_t> lead, FixedLead(spec, *plan));
   const PipelineSpec& pipeline = spec.pipeline;
-  const bool deep_as_needed =
-      TraitsOf(pipeline.schedule).searches_depth() && !pipeline.depth && effort == Effort::kWhole;
+  const bool may_search = TraitsOf(pipeline.schedule).searches_depth() && !pipeline.depth;
+  const bool is_wanted = effort == Effort::kWhole && !(may_search && limit.IsOver());
+  const bool deep_as_needed = may_search && is_wanted;
   schedule::PipelineCost cost = PipelineCostOf(*plan, spec, NetworkOf(*plan));
   const bool searched =
       deep_as_needed && RatesAreKnown(*plan) && pipeline.send_order != SendOrder::kActivationsFirst;
-  const schedule::TuneOptions options{.depths = searched, .lead = lead, .stop = stop};
+  const schedule::TuneOptions options{
+      .depths = searched, .lead = lead, .limit = limit, .stop = stop};
   LH_ASSIGN_OR_RETURN(schedule::Tuning tuning, searched ? schedule::TuneWithMargin(cost, options)
                                                         : schedule::Tune(cost, options));
   if (deep_as_needed) {
@@ -169,7 +174,8 @@ Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop,
   }
   for (size_t s = 0; s < plan->assignment.cells.size(); ++s) {
     Setting& setting = plan->assignment.cells[s].setting;
-    plan->cells[s].depth_reason = DepthReason(spec, *plan, setting.depth, tuning.depths[s]);
+    plan->cells[s].depth_reason =
+        DepthReason(spec, *plan, setting.depth, tuning.depths[s], is_wanted);
     setting.depth = tuning.depths[s];
     setting.activation_lead = tuning.leads[s];
   }

@@ -8,6 +8,7 @@
 #include "planner/planner.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
+#include "run/schedule/search_limit.h"
 
 namespace longhaul::coordinator {
 
@@ -26,9 +27,10 @@ bool RatesAreKnown(const Plan& plan);
 // activations-first` or a schedule that needs no search, and with Effort::kTrial.
 //
 // kFailedPrecondition: send_order is activations-first, and memory does not hold all microbatches
-// of a step. kCancelled once `stop` is requested.
+// of a step. kCancelled once `stop` is requested. Once `limit` is over, depths are searched no
+// further.
 Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {},
-                   Effort effort = Effort::kWhole);
+                   Effort effort = Effort::kWhole, const schedule::SearchLimit& limit = {});
 
 // As ChooseOrder, for a replica beside a slower one with as many stages, whose order is already
 // chosen (`slower`, a finished plan). To save the search, tries the slower replica's leads, and its
@@ -37,6 +39,6 @@ Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop 
 // replica's, or it is longer than this plan's step with maximum depths by at most the share
 // schedule::kDepthTolerance. Otherwise searches as ChooseOrder does. Errors: as of ChooseOrder.
 Status ChooseOrderLike(const RunSpec& spec, const Plan& slower, Plan* plan,
-                       const std::stop_token& stop = {});
+                       const std::stop_token& stop = {}, const schedule::SearchLimit& limit = {});
 
 }  // namespace longhaul::coordinator

@@ -235,8 +235,8 @@ StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_t
     return by_name;
   }
   LH_ASSIGN_OR_RETURN(const PlacementProblem problem, ProblemOf(known));
-  const StatusOr<Placement> best =
-      Place(problem, {.trial = request.effort == Effort::kTrial, .stop = stop});
+  const StatusOr<Placement> best = Place(
+      problem, {.trial = request.effort == Effort::kTrial, .limit = request.limit, .stop = stop});
   if (absl::IsFailedPrecondition(best.status()) && request.only_measured) {
     PlanRequest with_estimates = request;
     with_estimates.only_measured = false;

@@ -137,7 +137,7 @@ Status MoveLayers(const PlacementProblem& problem, const ChainBound& bound,
         const double least = LowerBoundOf(bound, exchange, replicas);
         if (!(least < best->step_seconds * kLayersGain)) continue;
         work += work_of_one;
-        if (work > most_work) return absl::OkStatus();
+        if (work > most_work || options.limit.IsOver()) return absl::OkStatus();
         LH_ASSIGN_OR_RETURN(const double step, SimulatedStep(problem, replicas, options.stop));
         if (!(step < best->step_seconds * kLayersGain)) continue;
         best->step_seconds = step;
@@ -253,7 +253,8 @@ StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOption
     uint64_t work = 0;
     for (const RankedReplicas& one : found.best) {
       if (!(one.bound < best.step_seconds)) break;  // nor is any behind it better
-      if (work > 0 && work + work_of_one > most_work / kShareOfFinalists) break;
+      const bool is_spent = work + work_of_one > most_work / kShareOfFinalists;
+      if (work > 0 && (is_spent || options.limit.IsOver())) break;
       work += work_of_one;
       LH_RETURN_IF_ERROR(consider(one.replicas));
     }
@@ -265,6 +266,7 @@ StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOption
   if (ways <= options.exact_up_to && options.random_restarts == 0) {
     LH_ASSIGN_OR_RETURN(best.is_exact, SearchAllReplicas(problem, bound, exchange, options, &best));
   }
+  options.limit.Count(best.moves);
   if (best.replicas.empty()) {
     return FailedPrecondition(
         "no {} of {} workers, in whatever order, hold the {} layers and can all talk to their "

@@ -26,6 +26,7 @@
 #include "base/status.h"
 #include "run/file/run_spec.h"
 #include "run/plan/chain.h"
+#include "run/schedule/search_limit.h"
 #include "run/schedule/simulator.h"
 
 namespace longhaul::coordinator {
@@ -138,12 +139,15 @@ struct PlacementOptions {
   // divisions of the layers.
   double exact_up_to = 300'000;
   PlacementProgress progress;  // called from time to time on Place()'s thread; may be empty
+  // Once it is over, the search ends as soon as it knows a possible placement.
+  schedule::SearchLimit limit;
   std::stop_token stop;
 };
 
 // Returns the best placement found. Its simulated step is never longer than that of NameOrder. The
-// same problem and options give the same placement. kInvalidArgument for an invalid problem;
-// kFailedPrecondition if no placement is possible; kCancelled once `stop` is requested.
+// same problem and options give the same placement, unless options.limit ends the search.
+// kInvalidArgument for an invalid problem; kFailedPrecondition if no placement is possible;
+// kCancelled once `stop` is requested.
 StatusOr<Placement> Place(const PlacementProblem& problem, const PlacementOptions& options = {});
 
 // Returns the workers (indices, replicas x stages of them) in the given order, replica by replica,

@@ -102,7 +102,8 @@ class AllReplicas {
     double bound = 0;
     for (const PlacedChain& chain : replicas_) bound = std::max(bound, bound_.Of(chain));
     if (!IsWorthIt(bound + exchange_.Of(replicas_))) return absl::OkStatus();
-    spent_ = spent_ || (work_ += work_of_one_) > options_.most_work;
+    spent_ = spent_ || (work_ += work_of_one_) > options_.most_work ||
+             (!result_->replicas.empty() && options_.limit.IsOver());
     if (spent_) return absl::OkStatus();
     LH_ASSIGN_OR_RETURN(const double step, SimulatedStep(problem_, replicas_, options_.stop));
     if (!(step < result_->step_seconds * kStepGains)) return absl::OkStatus();

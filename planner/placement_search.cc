@@ -66,7 +66,7 @@ class Search {
   uint32_t Below(size_t limit) { return static_cast<uint32_t>(random_() % limit); }
 
   Status Restart() {
-    for (uint32_t i = 0; i < options_.random_restarts; ++i) {
+    for (uint32_t i = 0; i < options_.random_restarts && !IsEnough(); ++i) {
       LH_RETURN_IF_ERROR(Look(static_cast<double>(i) / options_.random_restarts));
       if (auto start = WithBalancedLayers(problem_, RandomWorkers())) Descend(*std::move(start));
     }
@@ -77,7 +77,8 @@ class Search {
   Status Survey() {
     const uint32_t ways = problem_.replicas > 1 ? 2 : 1;
     const auto all = static_cast<uint32_t>(problem_.workers.size());
-    for (uint32_t i = 0; i < kGreedyStarts && descent_.moves() < options_.most_moves / 2; ++i) {
+    const uint64_t most_moves = options_.most_moves / 2;
+    for (uint32_t i = 0; i < kGreedyStarts && descent_.moves() < most_moves && !IsEnough(); ++i) {
       LH_RETURN_IF_ERROR(Look(ShareOfMoves()));
       const uint32_t first = i / ways * ways * all / kGreedyStarts;
       // Across the replicas of each stage first.
@@ -89,7 +90,7 @@ class Search {
     if (best_.bound() == kNoChain) return absl::OkStatus();
     PlacedReplicas at = best_.first();
     double bound = best_.bound();
-    while (descent_.moves() < options_.most_moves) {
+    while (descent_.moves() < options_.most_moves && !IsEnough()) {
       LH_RETURN_IF_ERROR(Look(ShareOfMoves()));
       const uint64_t before = descent_.moves();
       Descend(Changed(at));
@@ -105,7 +106,8 @@ class Search {
     if (auto named = NameOrder(problem_)) Descend(*std::move(named));
     uint32_t greedy = 0;  // starts so far
     const size_t most_greedy = problem_.workers.size() * (problem_.replicas > 1 ? 2 : 1);
-    while (descent_.moves() < options_.most_moves && descents_ < 4 * kMovesBetweenLooks) {
+    while (descent_.moves() < options_.most_moves && descents_ < 4 * kMovesBetweenLooks &&
+           !IsEnough()) {
       const std::vector<uint32_t> workers = greedy < most_greedy && greedy % 2 == descents_ % 2
                                                 ? GreedyWorkers(greedy++)
                                                 : RandomWorkers();
@@ -120,7 +122,8 @@ class Search {
       if (!start || bound == kNoChain) continue;
       double nearest = bound;
       const uint32_t patience = problem_.replicas > 1 ? kFruitlessOfReplicas : kFruitless;
-      for (uint32_t fruitless = 0; fruitless < patience && descent_.moves() < options_.most_moves;
+      for (uint32_t fruitless = 0;
+           fruitless < patience && descent_.moves() < options_.most_moves && !IsEnough();
            ++fruitless) {
         LH_RETURN_IF_ERROR(Look(ShareOfMoves()));
         Descend(Changed(at));
@@ -136,6 +139,9 @@ class Search {
     }
     return absl::OkStatus();
   }
+
+  // A possible placement is known, and the time for more is over.
+  bool IsEnough() const { return best_.bound() != kNoChain && options_.limit.IsOver(); }
 
   double ShareOfMoves() const {
     return static_cast<double>(descent_.moves()) / static_cast<double>(options_.most_moves);

@@ -272,8 +272,8 @@ StatusOr<Plan> Planner::Finish(BegunPlan begun, const Plan* slower,
   RunSpec settled = spec_;
   if (spec_.links.HasAutoCodecs()) settled.links.chosen = CodecsOf(plan.assignment);
   const bool is_alone = slower == nullptr || request_.effort == Effort::kTrial;
-  LH_RETURN_IF_ERROR(is_alone ? ChooseOrder(spec_, &plan, stop, request_.effort)
-                              : ChooseOrderLike(spec_, *slower, &plan, stop));
+  LH_RETURN_IF_ERROR(is_alone ? ChooseOrder(spec_, &plan, stop, request_.effort, request_.limit)
+                              : ChooseOrderLike(spec_, *slower, &plan, stop, request_.limit));
   AddMemory(settled, most, &plan);
   LH_RETURN_IF_ERROR(AddPrediction(spec_, &plan, stop));
   plan.prediction.assumed_line_bits_per_second = request_.assumed_line_bits_per_second;
@@ -324,8 +324,9 @@ StatusOr<Plan> MakePlanWith(const PlanRequest& request, const std::stop_token& s
 // need not is made, too, and the faster one is taken.
 StatusOr<Plan> MakePlanOfPlaced(const PlanRequest& request, const std::stop_token& stop) {
   LH_ASSIGN_OR_RETURN(const PlanRequest placed, PlaceWorkers(request, stop));
-  StatusOr<Plan> plan = MakePlan(placed, stop);
+  StatusOr<Plan> plan = MakePlanInSearch(placed, stop);
   if (absl::IsCancelled(plan.status()) || !AnyShareDevices(placed.workers)) return plan;
+  if (plan.ok() && request.limit.IsOver()) return plan;
   const std::optional<PlanRequest> spread = WithFewSharers(request);
   if (!spread) return plan;
   LH_ASSIGN_OR_RETURN(PlanRequest apart, PlaceWorkers(*spread, stop));
@@ -335,7 +336,7 @@ StatusOr<Plan> MakePlanOfPlaced(const PlanRequest& request, const std::stop_toke
     apart.placement->left_out =
         static_cast<uint32_t>(request.workers.size() - spread->workers.size());
   }
-  StatusOr<Plan> other = MakePlan(apart, stop);
+  StatusOr<Plan> other = MakePlanInSearch(apart, stop);
   if (absl::IsCancelled(other.status())) return other;
   const bool is_better =
       other.ok() && (!plan.ok() || other->prediction.step_seconds < plan->prediction.step_seconds);
@@ -345,6 +346,15 @@ StatusOr<Plan> MakePlanOfPlaced(const PlanRequest& request, const std::stop_toke
 }  // namespace
 
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
+  StatusOr<Plan> plan = MakePlanInSearch(request, stop);
+  if (plan.ok() && request.limit.HasEndedSearches()) {
+    plan->prediction.cut_short = request.limit.Words();
+    plan->explanation += fmt::format(" More was not tried: {}.", plan->prediction.cut_short);
+  }
+  return plan;
+}
+
+StatusOr<Plan> MakePlanInSearch(const PlanRequest& request, const std::stop_token& stop) {
   StatusOr<Plan> plan = MakePlanWith(request, stop);
   const bool may_do_without = absl::IsFailedPrecondition(plan.status()) &&
                               request.spec.links.HasAutoCodecs() && request.spec.links.predicts &&

@@ -16,6 +16,7 @@
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
+#include "run/schedule/search_limit.h"
 
 namespace longhaul::coordinator {
 
@@ -104,6 +105,9 @@ struct PlanRequest {
   // choice. With several replicas, an unmeasured link instead gets a tenth of its estimated rate.
   bool only_measured = false;
   Effort effort = Effort::kWhole;
+  // How long the searches may last. They then end with the best plan so far, however short its
+  // search was; the first possible plan is always found.
+  schedule::SearchLimit limit;
   // The layers of each stage, if they are already settled.
   std::optional<std::vector<uint32_t>> layers;
   // How the workers were chosen; nullopt: they were not.
@@ -120,12 +124,16 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 // simulator chooses depths and the order of data (order.h), and predicts the step. Codecs are
 // chosen for each link. Plan::explanation names the bottleneck. For keys that are auto, MakePlan
 // plans with each possible value and takes the best (auto_keys.h). The same request gives the same
-// plan, however long the search takes.
+// plan, unless request.limit ends a search. Then the plan may differ from call to call, and its
+// explanation and Prediction::cut_short say so.
 //
 // kFailedPrecondition: a stage does not fit in memory (with bytes needed and available), workers
 // have too few devices, or two workers cannot reach each other. kInvalidArgument: no workers, or
 // more stages than layers. kCancelled once `stop` is requested.
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
+// The same for a part of a search: does not say that request.limit has ended it. For private use by
+// planner.cc and auto_search.cc.
+StatusOr<Plan> MakePlanInSearch(const PlanRequest& request, const std::stop_token& stop);
 
 // The plan of one replica, whose stages are request.workers in order, is made in two calls.
 // BeginPlan decides the layers of each worker and the edges. Then the caller makes stages that

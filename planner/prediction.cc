@@ -254,7 +254,7 @@ Status AddCodecTable(const PlanRequest& request, const std::vector<uint32_t>& de
     }
     bool known = false;
     LH_ASSIGN_OR_RETURN(Plan other, WithCodecs(request, one.codecs, deep, &known));
-    LH_RETURN_IF_ERROR(ChooseOrder(request.spec, &other, stop));
+    LH_RETURN_IF_ERROR(ChooseOrder(request.spec, &other, stop, Effort::kWhole, request.limit));
     LH_RETURN_IF_ERROR(AddPrediction(request.spec, &other, stop));
     rows.push_back(Summary(request.spec, std::string(one.name), other, known));
   }

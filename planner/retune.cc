@@ -323,8 +323,10 @@ Seen MedianOf(std::span<const Seen> steps) {
   Seen median;
   for (size_t s = 0; s < steps.front().cells.size(); ++s) {
     const auto of = [&](double SeenCell::*value) {
-      return *MedianOfKnown(
-          steps, [&](const Seen& step) -> std::optional<double> { return step.cells[s].*value; });
+      return MedianOfKnown(
+                 steps,
+                 [&](const Seen& step) -> std::optional<double> { return step.cells[s].*value; })
+          .value_or(0.0);  // every step knows it
     };
     median.cells.push_back({of(&SeenCell::forward_seconds), of(&SeenCell::backward_seconds),
                             of(&SeenCell::optimizer_seconds)});
@@ -368,7 +370,8 @@ uint32_t MostDepth(const RunSpec& spec, const CellEstimate& cell) {
 }
 
 StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, const Seen& seen,
-                                     const std::stop_token& stop) {
+                                     const std::stop_token& stop,
+                                     const schedule::SearchLimit& limit) {
   Plan better = plan;
   SetTimes(seen, &better);
   const uint32_t replicas = ReplicasOf(plan.assignment);
@@ -391,10 +394,12 @@ StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, cons
                         schedule::Simulate(PipelineCostOf(part, spec, network), stop));
     if (deep.step > longest) longest = deep.step, slowest = replica;
   }
-  LH_RETURN_IF_ERROR(ChooseOrder(spec, &parts[slowest], stop));
+  LH_RETURN_IF_ERROR(ChooseOrder(spec, &parts[slowest], stop, Effort::kWhole, limit));
   for (uint32_t replica = 0; replica < replicas; ++replica) {
     Plan& part = parts[replica];
-    if (replica != slowest) LH_RETURN_IF_ERROR(ChooseOrderLike(spec, parts[slowest], &part, stop));
+    if (replica != slowest) {
+      LH_RETURN_IF_ERROR(ChooseOrderLike(spec, parts[slowest], &part, stop, limit));
+    }
     LH_RETURN_IF_ERROR(AddPrediction(spec, &part, stop));
   }
   TakeParts(parts, slowest, &better);
@@ -411,6 +416,7 @@ StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, cons
     cells[c].memory_bytes +=
         per_flight * cells[c].setting.depth - per_flight * plan.assignment.cells[c].setting.depth;
   }
+  if (limit.HasEndedSearches()) better.prediction.cut_short = limit.Words();
   better.retunes = plan.retunes + 1;
   better.retune_reason =
       fmt::format("{}; depths go from {} to {}, {}; a step is predicted to take {} instead of {}",

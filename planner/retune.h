@@ -15,6 +15,7 @@
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
+#include "run/schedule/search_limit.h"
 
 namespace longhaul::coordinator {
 
@@ -61,8 +62,10 @@ uint32_t MostDepth(const RunSpec& spec, const CellEstimate& cell);
 // (Setting) that the simulator then chooses within CellEstimate::depth_by_memory. Rates that are
 // not in `seen` stay as in `plan`. Plan::retune_reason says why. nullopt: the step would be less
 // than 5 % shorter; measurements during training are not more exact. Call it only if
-// MayRetune(spec, plan). kCancelled once `stop` is requested.
+// MayRetune(spec, plan). kCancelled once `stop` is requested. Once `limit` is over, the search ends
+// with the best so far, and Prediction::cut_short says so.
 StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, const Seen& seen,
-                                     const std::stop_token& stop = {});
+                                     const std::stop_token& stop = {},
+                                     const schedule::SearchLimit& limit = {});
 
 }  // namespace longhaul::coordinator

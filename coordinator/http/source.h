@@ -18,7 +18,7 @@ namespace longhaul::coordinator {
 class Source {
  public:
   virtual ~Source() = default;
-  // All runs, newest first, without plans.
+  // Runs, newest first, without plans: all that have not ended, and the newest of the others.
   virtual std::vector<v1::RunStatus> Runs() const = 0;
   // One run with its plan. kNotFound: there is no such run.
   virtual StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const = 0;

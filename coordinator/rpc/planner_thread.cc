@@ -1,5 +1,7 @@
 #include "coordinator/rpc/planner_thread.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <exception>
 #include <iterator>
@@ -8,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/units.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -28,10 +31,16 @@ StatusOr<Result> Computed(std::string_view what, const Compute& compute) {
 
 }  // namespace
 
+MonoTime ThreadTime() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);  // cannot fail: the clock exists everywhere
+  return MonoTime::FromNanoseconds(used.tv_sec * 1'000'000'000 + used.tv_nsec);
+}
+
 size_t PlannerThreads::MostAtOnce() {
-  constexpr size_t kMost = 4;
+  constexpr size_t kLeast = 2, kMost = 4;
   const size_t cores = std::thread::hardware_concurrency();
-  return std::clamp<size_t>(cores > 0 ? cores - 1 : 1, 1, kMost);
+  return std::clamp<size_t>(cores > 0 ? cores - 1 : 1, kLeast, kMost);
 }
 
 PlannerThreads::PlannerThreads(Planner planner, std::function<void(Event)> done, size_t threads)
@@ -45,10 +54,17 @@ PlannerThreads::~PlannerThreads() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+schedule::SearchLimit PlannerThreads::LimitFromNow() const {
+  const MonoTime end = planner_.now() + kLongestSearch;
+  return {[this, end] { return planner_.now() >= end; },
+          "after " + FormatSeconds(absl::ToDoubleSeconds(kLongestSearch))};
+}
+
 void PlannerThreads::Add(command::ComputePlan asked) {
   const ComputationId id = asked.id;
   Add(id, /*is_awaited=*/true,
-      [this, asked = std::move(asked)](const std::stop_token& stop) -> Event {
+      [this, asked = std::move(asked)](const std::stop_token& stop) mutable -> Event {
+        asked.request.limit = LimitFromNow();
         return event::PlanComputed{asked.id, Computed<Plan>("computing a plan", [&] {
                                      return planner_.plan(asked.request, stop);
                                    })};
@@ -61,7 +77,7 @@ void PlannerThreads::Add(command::ComputeRetune asked) {
       [this, asked = std::move(asked)](const std::stop_token& stop) -> Event {
         return event::RetuneComputed{
             asked.id, Computed<std::optional<Plan>>("computing other depths", [&] {
-              return planner_.retune(asked.spec, asked.plan, asked.seen, stop);
+              return planner_.retune(asked.spec, asked.plan, asked.seen, stop, LimitFromNow());
             })};
       });
 }

@@ -1,7 +1,8 @@
 // Computes plans and retuned plans off the shell's loop, because a search may take seconds. Some
 // threads do one computation each at a time, so that a long search of one run keeps no other run
-// waiting. Computations begin in the order of requests, but all waiting plans come before all
-// waiting retuned plans, because a run that waits for a plan has reserved its workers.
+// waiting. After kLongestSearch a search ends with the best plan that it has found. Computations
+// begin in the order of requests, but all waiting plans come before all waiting retuned plans,
+// because a run that waits for a plan has reserved its workers.
 #pragma once
 
 #include <condition_variable>
@@ -12,19 +13,29 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "coordinator/state/state.h"
 #include "planner/planner.h"
 #include "planner/retune.h"
+#include "run/schedule/search_limit.h"
 
 namespace longhaul::coordinator {
 
+// How long a search may look for a better plan, in CPU time of its thread: a busy machine then
+// finds the same plans as an idle one.
+inline constexpr absl::Duration kLongestSearch = absl::Seconds(5);
+// Returns the CPU time of the calling thread.
+MonoTime ThreadTime();
+
 // The functions that compute plans; tests replace them. They should end soon after a stop is
-// requested.
+// requested, and once the limit is over.
 struct Planner {
   std::function<StatusOr<Plan>(const PlanRequest&, const std::stop_token&)> plan = MakePlan;
   std::function<StatusOr<std::optional<Plan>>(const RunSpec&, const Plan&, const Seen&,
-                                              const std::stop_token&)>
+                                              const std::stop_token&, const schedule::SearchLimit&)>
       retune = Retune;
+  // The clock of the limit, called on the thread that computes.
+  std::function<MonoTime()> now = ThreadTime;
 };
 
 // Totals since the start. Plans and retuned plans are counted apart. Retuning adapts the plan of a
@@ -53,7 +64,8 @@ class PlannerThreads {
   PlannerUse Use() const;
   // Cancels all computations, and ignores later ones. Does not wait.
   void Stop();
-  // How many searches this machine computes at a time: at most 4, and one core stays for the rest.
+  // How many searches this machine computes at a time: 2 to 4. With more than two cores, one stays
+  // for the rest.
   static size_t MostAtOnce();
 
  private:
@@ -66,6 +78,7 @@ class PlannerThreads {
   };
   void Add(ComputationId id, bool is_awaited, std::function<Event(const std::stop_token&)> run);
   void Run();
+  schedule::SearchLimit LimitFromNow() const;
   void Count(bool is_plan, double seconds);
 
   const Planner planner_;

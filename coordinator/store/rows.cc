@@ -3,10 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -116,30 +119,30 @@ std::string LargeColumnsSha256(const RunRecord& record) {
   return Sha256Hex(all);
 }
 
-StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
+namespace {
+
+Status Unreadable(std::string_view what) {
+  return DataLoss("its {} cannot be read; put a copy of the store back, or submit the run anew",
+                  what);
+}
+
+// All but the spec.
+StatusOr<RunRecord> ReadColumns(const sqlite::Statement& row) {
   RunRecord record;
   record.id = RunId(std::string(row.Bytes(0)));
-  const auto unreadable = [&](std::string_view what) -> Status {
-    return DataLoss("its {} cannot be read; put a copy of the store back, or submit the run anew",
-                    what);
-  };
   const std::optional<RunState> state = StateFromText(row.Bytes(1));
-  if (!state.has_value()) return unreadable(fmt::format("state '{}'", row.Bytes(1)));
+  if (!state.has_value()) return Unreadable(fmt::format("state '{}'", row.Bytes(1)));
   record.state = *state;
   record.reason = row.Bytes(2);
   record.epoch = Epoch(static_cast<uint64_t>(row.Int(3)));
   record.step = static_cast<uint64_t>(row.Int(4));
-  // A run with a codec that this version does not know cannot be read.
-  StatusOr<RunSpec> spec = ParseRunSpec(row.Bytes(5), "stored", {});
-  if (!spec.ok()) return unreadable(fmt::format("run file ({})", Message(spec.status())));
-  record.spec = *std::move(spec);
   record.submitted_bytes = row.Bytes(5).size() + row.Bytes(7).size();
   record.link_secret = row.Bytes(6);
-  if (!Split(row.Bytes(7), &record.data_files)) return unreadable("list of data files");
-  if (!ReadOptional<v1::DataSet>(row, 8, &record.data)) return unreadable("data set");
-  if (!ReadOptional<v1::Plan>(row, 9, &record.plan)) return unreadable("plan");
+  if (!Split(row.Bytes(7), &record.data_files)) return Unreadable("list of data files");
+  if (!ReadOptional<v1::DataSet>(row, 8, &record.data)) return Unreadable("data set");
+  if (!ReadOptional<v1::Plan>(row, 9, &record.plan)) return Unreadable("plan");
   if (!Split(row.Bytes(10), &record.checkpoints) || !AreCheckpoints(record.checkpoints)) {
-    return unreadable("list of checkpoints");
+    return Unreadable("list of checkpoints");
   }
   record.submitted_unix_ms = row.Int(11);
   record.started_unix_ms = row.Int(12);
@@ -152,10 +155,46 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   record.resize_asked = row.Int(19) != 0;
   record.replicas_wanted = static_cast<uint32_t>(row.Int(20));
   if (!Split(row.Bytes(21), &record.samples) || record.samples.size() > kKeptSampleRounds) {
-    return unreadable("list of samples");
+    return Unreadable("list of samples");
   }
-  if (const auto what = WhatCannotBe(record)) return unreadable(*what);
   return record;
+}
+
+void ParseRunFile(RunRow* row) {
+  if (!row->record.ok()) return;
+  // A run with a codec that this version does not know cannot be read.
+  StatusOr<RunSpec> spec = ParseRunSpec(row->run_file, "stored", {});
+  if (!spec.ok()) {
+    row->record = Unreadable(fmt::format("run file ({})", Message(spec.status())));
+    return;
+  }
+  row->record->spec = *std::move(spec);
+  if (const auto what = WhatCannotBe(*row->record)) row->record = Unreadable(*what);
+}
+
+}  // namespace
+
+RunRow ReadRunRow(const sqlite::Statement& row) {
+  return {RunId(std::string(row.Bytes(0))), ReadColumns(row), std::string(row.Bytes(5))};
+}
+
+void ParseRunFiles(std::vector<RunRow>* rows) {
+  constexpr size_t kRowsOfAThread = 100, kMostThreads = 4;
+  std::atomic<size_t> next = 0;
+  const auto parse = [&] {
+    for (size_t i = next++; i < rows->size(); i = next++) ParseRunFile(&(*rows)[i]);
+  };
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const size_t threads = std::min({kMostThreads, cores, 1 + rows->size() / kRowsOfAThread});
+  std::vector<std::jthread> others;
+  for (size_t i = 1; i < threads; ++i) others.emplace_back(parse);
+  parse();
+}
+
+StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
+  RunRow read = ReadRunRow(row);
+  ParseRunFile(&read);
+  return std::move(read.record);
 }
 
 }  // namespace longhaul::coordinator

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "coordinator/state/state.h"
@@ -44,5 +45,16 @@ void BindSmallColumns(const RunRecord& record, sqlite::Statement* update);
 std::string LargeColumnsSha256(const RunRecord& record);
 // Reads a row of kSelectRuns. kDataLoss names the unreadable column.
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row);
+
+// The same in two steps, because to parse a run file takes longer than all else, and a coordinator
+// may have thousands of runs when it starts. Rows are read one after the other. Then run files are
+// parsed on some threads.
+struct RunRow {
+  RunId id;
+  StatusOr<RunRecord> record;  // without its spec until ParseRunFiles
+  std::string run_file;
+};
+RunRow ReadRunRow(const sqlite::Statement& row);
+void ParseRunFiles(std::vector<RunRow>* rows);
 
 }  // namespace longhaul::coordinator

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/overloaded.h"
+#include "base/watchdog.h"
 #include "coordinator/state/books/step_book.h"
 #include "coordinator/store/requests.h"
 #include "coordinator/store/rows.h"
@@ -204,7 +205,8 @@ Store::~Store() = default;
 
 Status Store::Apply(const std::vector<Write>& writes, Written* written) {
   if (writes.empty()) return absl::OkStatus();
-  const std::lock_guard lock(impl_->mutex);
+  // Whoever holds it may be waiting for the other coordinator.
+  const std::unique_lock lock = AwaitOthers([this] { return std::unique_lock(impl_->mutex); });
   LH_RETURN_IF_ERROR(
       impl_->SetFullSync(impl_->journal.needs_sync() ||
                          std::any_of(writes.begin(), writes.end(), MustSurvivePowerLoss)));
@@ -259,10 +261,15 @@ StatusOr<StoredRuns> Store::LoadRuns() const {
   LH_ASSIGN_OR_RETURN(sqlite::Statement rows, impl_->reader.Prepare(kSelectRuns));
   StoredRuns stored;
   LH_ASSIGN_OR_RETURN(stored.answered, ReadAnswered(impl_->reader));
+  std::vector<RunRow> all;
   while (true) {
     LH_ASSIGN_OR_RETURN(const bool row, rows.Next());
-    if (!row) return stored;
-    StatusOr<RunRecord> record = ReadRun(rows);
+    if (!row) break;
+    all.push_back(ReadRunRow(rows));
+  }
+  ParseRunFiles(&all);
+  for (RunRow& row : all) {
+    StatusOr<RunRecord>& record = row.record;
     if (record.ok()) {
       if (!HasEnded(record->state)) {
         StatusOr<std::vector<v1::StepRecord>> steps = impl_->StepsSinceCheckpoints(*record);
@@ -275,10 +282,10 @@ StatusOr<StoredRuns> Store::LoadRuns() const {
       }
       stored.runs.push_back(*std::move(record));
     } else {
-      stored.unreadable.push_back(
-          {RunId(std::string(rows.Bytes(0))), std::string(Message(record.status()))});
+      stored.unreadable.push_back({std::move(row.id), std::string(Message(record.status()))});
     }
   }
+  return stored;
 }
 
 StatusOr<uint64_t> Store::NextEventSequence() const {

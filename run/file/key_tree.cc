@@ -51,6 +51,9 @@ Table TableOf(const KeyNode& node, Draft* draft) {
     if (key != nullptr && key->value.field) {
       table.push_back(key->value.field(std::string(child.name), draft));
       table.back().required = key->notes.required;
+      if (key->notes.required && !key->notes.otherwise.empty()) {
+        table.back().expected += fmt::format(", or {} instead", key->notes.otherwise);
+      }
       continue;
     }
     table.push_back(Section(std::string(child.name), TableOf(child, draft)));

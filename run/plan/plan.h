@@ -325,11 +325,11 @@ struct Prediction {
   // interface each way, and the delay one way.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<double> assumed_delay_seconds;
-  std::string order_reason;              // reason for the order of data
-  std::string cut_short;                 // why the search for depths ended early; "": it did not
-  std::vector<CodecPrediction> codecs;   // `longhaul plan` of several stages only
-  std::vector<RanksPrediction> ranks;    // the numbers tried if the run file says auto
-  std::vector<SlicesPrediction> slices;  // likewise
+  std::string order_reason;                  // reason for the order of data
+  std::string cut_short;                     // why the search ended early; "": it did not
+  std::vector<CodecPrediction> codecs;       // `longhaul plan` of several stages only
+  std::vector<RanksPrediction> ranks;        // the numbers tried if the run file says auto
+  std::vector<SlicesPrediction> slices;      // likewise
   std::vector<ReplicasPrediction> replicas;  // likewise
 };
 

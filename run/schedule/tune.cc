@@ -54,6 +54,7 @@ class Tuner {
     SetLead(0);
     LH_ASSIGN_OR_RETURN(result_.as_ready, Step(1));
     result_.cut_short = CutShort();
+    options_.limit.Count(result_.simulations);
     return std::move(result_);
   }
 
@@ -76,9 +77,10 @@ class Tuner {
     return score > limit ? Opinion{} : Opinion{step, score};
   }
 
-  // Whether the budget is too small for another opinion. The first opinions are taken whatever they
-  // cost: without them there is no choice at all.
+  // Whether the budget, or the time, is too small for another opinion. The first opinions are taken
+  // whatever they cost: without them there is no choice at all.
   bool IsSpent() {
+    if (options_.limit.IsOver()) return true;
     if ((result_.simulations + 2) * work_ <= options_.most_work) return false;
     spent_ = true;
     return true;
@@ -86,6 +88,7 @@ class Tuner {
 
   std::string CutShort() const {
     const size_t stages = cost_.stages.size();
+    if (options_.limit.HasEndedSearches()) return "";  // the caller says it of all searches
     if (spent_) {
       return fmt::format(
           "depths of {} stages are the best of {} simulations, because a search has a budget of {} "
@@ -151,7 +154,9 @@ class Tuner {
     Opinion best;
     bool first = true;
     for (const uint32_t lead : LeadsToTry(search)) {
-      if (!std::exchange(first, false) && IsSpent()) break;
+      // No lead is one of the two choices that are tried even if the time is over.
+      const bool is_last = lead == 0 && options_.limit.HasEndedSearches();
+      if (!std::exchange(first, false) && !is_last && IsSpent()) continue;
       SetLead(lead);
       LH_ASSIGN_OR_RETURN(const Opinion one, Judge(std::min(limit, best.score)));
       if (one.score * kAlike >= best.score) continue;

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "run/schedule/cost.h"
+#include "run/schedule/search_limit.h"
 
 namespace longhaul::schedule {
 
@@ -47,6 +48,7 @@ struct TuneOptions {
   // Budget in units of WorkOf. When it is spent, the search returns the best choice so far. It is
   // not a time, so that the result is the same on all machines.
   uint64_t most_work = kMostWork;
+  SearchLimit limit;  // once it is over, the search returns the best choice so far
   std::stop_token stop;
 };
 
@@ -61,7 +63,7 @@ struct Tuning {
                              // TuneOptions::depths is false: `step`
   uint32_t simulations = 0;  // number of simulations of the search
   // For people: why a large pipeline was not searched in full, a sentence without its full stop.
-  // Empty: it was searched in full.
+  // Empty: it was searched in full, or until TuneOptions::limit was over.
   std::string cut_short;
 };
 

@@ -218,19 +218,45 @@ std::vector<Run*> Ledger::RunsInOrder() {
   return runs;
 }
 
-void Ledger::NoteState(Run& run) {
-  if (HasEnded(run.record.state)) {
-    active_.erase(run.order);
+namespace {
+
+bool HasCheckpointWork(const RunSpec& spec) {
+  return !spec.checkpoint.to.empty() || !spec.hooks.on_checkpoint.empty();
+}
+
+std::vector<Run*> InOrder(const std::map<uint64_t, Run*>& by_order) {
+  std::vector<Run*> runs;
+  runs.reserve(by_order.size());
+  for (const auto& [order, run] : by_order) runs.push_back(run);
+  return runs;
+}
+
+void Keep(bool keep, Run& run, std::map<uint64_t, Run*>* by_order) {
+  if (keep) {
+    (*by_order)[run.order] = &run;
   } else {
-    active_[run.order] = &run;
+    by_order->erase(run.order);
   }
 }
 
+}  // namespace
+
+void Ledger::NoteState(Run& run) {
+  Keep(!HasEnded(run.record.state), run, &active_);
+  Keep(HasCheckpointWork(run.record.spec), run, &with_checkpoint_work_);
+}
+
+void Ledger::NoteRemoved(const Run& run) {
+  active_.erase(run.order);
+  with_checkpoint_work_.erase(run.order);
+}
+
 std::vector<Run*> Ledger::Active() const {
-  std::vector<Run*> runs;
-  runs.reserve(active_.size());
-  for (const auto& [order, run] : active_) runs.push_back(run);
-  return runs;
+  return InOrder(active_);
+}
+
+std::vector<Run*> Ledger::WithCheckpointWork() const {
+  return InOrder(with_checkpoint_work_);
 }
 
 StageRecord* Ledger::StageOf(Run& run, const Worker& worker) {
@@ -305,6 +331,8 @@ void Ledger::CheckInvariants() const {
     LH_CHECK(!run.dirty, "a change of run {} was not written", id.value());
     LH_CHECK(active_.contains(run.order) != HasEnded(run.record.state),
              "run {} is {}, and is listed otherwise", id.value(), ToString(run.record.state));
+    LH_CHECK(with_checkpoint_work_.contains(run.order) == HasCheckpointWork(run.record.spec),
+             "run {} is not listed by the work on its checkpoints", id.value());
   }
 }
 

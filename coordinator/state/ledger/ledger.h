@@ -128,8 +128,11 @@ class Ledger {
   const std::map<RunId, Run>& runs() const { return runs_; }
   // Adds a run from the store as the newest run.
   Run& Load(RunRecord record);
-  // Call it when a run has come to another state or is new: keeps Active().
+  // Call it when a run has come to another state, is new, or has another run file: keeps Active()
+  // and WithCheckpointWork().
   void NoteState(Run& run);
+  // Call it before a run is removed from runs().
+  void NoteRemoved(const Run& run);
   // Null: there is no such run.
   Run* FindRun(const RunId& id);
   // Returns the run with this id, else the newest run with this name. `owner`: if set, only runs of
@@ -141,6 +144,9 @@ class Ledger {
   // The same without the runs that have ended, which may be many more: what is looked at in every
   // tick.
   std::vector<Run*> Active() const;
+  // The runs whose file asks for work on checkpoints, oldest first: a folder that stores them, or a
+  // program that gets them. That work may go on after the run's end.
+  std::vector<Run*> WithCheckpointWork() const;
   // Returns the stage that this process of the worker has in the run; null: it has none.
   StageRecord* StageOf(Run& run, const Worker& worker);
   uint64_t NextOrder() { return next_order_++; }  // for Run::order and Run::queue_order
@@ -155,8 +161,8 @@ class Ledger {
   std::set<Worker*, NameLess> connected_;  // into workers_
   std::unordered_map<std::string, size_t> connected_names_;
   std::map<RunId, Run> runs_;
-  std::map<uint64_t, Run*> active_;  // into runs_, by their order
-  std::set<RunId> dirty_;            // have Run::dirty
+  std::map<uint64_t, Run*> active_, with_checkpoint_work_;  // into runs_, by their order
+  std::set<RunId> dirty_;                                   // have Run::dirty
   FaultCounts faults_;
   uint64_t next_order_ = 1;
   uint64_t next_event_;

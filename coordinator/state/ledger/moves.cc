@@ -49,6 +49,7 @@ void Moves::Move(Run& run, Trigger trigger, const std::string& reason, const std
 
 void Moves::Remove(const RunId& id) {
   for (MoveListener* listener : listeners_) listener->OnRemove(id);
+  if (const Run* run = ledger_.FindRun(id)) ledger_.NoteRemoved(*run);
   ledger_.runs().erase(id);
   ledger_.ListChanged();
 }

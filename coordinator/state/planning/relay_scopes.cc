@@ -12,8 +12,8 @@ std::vector<std::string> RelayScopes::ScopesNow() const {
   const auto add = [&](const std::string& link_secret, const std::string& tag) {
     scopes.insert(WorkerLinks::ScopeOf(link_secret, tag));
   };
-  for (const auto& [id, run] : ledger_.runs()) {
-    if (HasStages(run.record.state)) add(run.record.link_secret, run.assignment().hash);
+  for (const Run* run : ledger_.Active()) {
+    if (HasStages(run->record.state)) add(run->record.link_secret, run->assignment().hash);
   }
   planning_.EachDraft([&](const Draft& draft) {
     add(draft.link_secret, ledger_.DraftTag(draft.run, draft.epoch));

@@ -44,9 +44,9 @@ Naming NamedForWorker(const Ledger& ledger, const WorkerId& worker, const std::s
   const auto found = ledger.workers().find(worker);
   naming.connected = found != ledger.workers().end() && found->second.session.has_value();
   if (found == ledger.workers().end()) return naming;
-  for (const auto& [id, run] : ledger.runs()) {
-    if (IsActive(run.record.state) && HoldsCell(found->second, run)) {
-      AddNaming(run.record, sha256, &naming);
+  for (const Run* run : ledger.Active()) {
+    if (IsActive(run->record.state) && HoldsCell(found->second, *run)) {
+      AddNaming(run->record, sha256, &naming);
     }
   }
   return naming;

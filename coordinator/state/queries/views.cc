@@ -126,22 +126,28 @@ void AddSpare(const Spares& spares, const Worker& worker, const Run& run, v1::Ru
 
 }  // namespace
 
-std::vector<v1::RunStatus> Views::Runs(int64_t ended_since_unix_ms,
-                                       std::optional<std::string_view> owner) const {
-  std::vector<const Run*> runs;
+Views::RunList Views::ListRuns(const Wanted& wanted) const {
+  std::vector<const Run*> runs, ended;
   for (const auto& [id, run] : of_.ledger.runs()) {
-    if (HasEnded(run.record.state) && run.record.ended_unix_ms < ended_since_unix_ms) continue;
-    if (owner && run.record.owner != *owner) continue;
-    runs.push_back(&run);
+    const bool has_ended = HasEnded(run.record.state);
+    if (has_ended && run.record.ended_unix_ms < wanted.ended_since_unix_ms) continue;
+    if (wanted.owner && run.record.owner != *wanted.owner) continue;
+    (has_ended ? ended : runs).push_back(&run);
   }
-  std::sort(runs.begin(), runs.end(),
-            [](const Run* a, const Run* b) { return a->order > b->order; });
-  std::vector<v1::RunStatus> statuses;
+  const auto is_newer = [](const Run* a, const Run* b) { return a->order > b->order; };
+  std::ranges::sort(ended, is_newer);
+  const size_t most = std::min<size_t>(wanted.most_ended.value_or(ended.size()), ended.size());
+  RunList list;
+  list.ended_left_out = ended.size() - most;
+  runs.insert(runs.end(), ended.begin(), ended.begin() + static_cast<ptrdiff_t>(most));
+  std::ranges::sort(runs, is_newer);
+  std::vector<v1::RunStatus>& statuses = list.runs;
   statuses.reserve(runs.size());
   std::map<RunId, v1::RunStatus*> by_id;
   for (const Run* run : runs) {
-    statuses.push_back(Render(*run));
-    by_id[run->record.id] = &statuses.back();
+    const bool has_ended = HasEnded(run->record.state);
+    statuses.push_back(Render(*run, !has_ended || wanted.links_of_ended));
+    if (!has_ended) by_id[run->record.id] = &statuses.back();
   }
   // The workers once for all runs, because each run by itself would look at all of them.
   for (const Worker* worker : of_.ledger.connected()) {
@@ -150,13 +156,13 @@ std::vector<v1::RunStatus> Views::Runs(int64_t ended_since_unix_ms,
       AddSpare(of_.spares, *worker, of_.ledger.runs().at(*worker->held), holder->second);
     }
   }
-  return statuses;
+  return list;
 }
 
 StatusOr<v1::RunStatus> Views::RunOf(std::string_view id_or_name,
                                      std::optional<std::string_view> owner) const {
   LH_ASSIGN_OR_RETURN(const Run* const run, of_.ledger.RunCalled(id_or_name, owner));
-  v1::RunStatus status = Render(*run);
+  v1::RunStatus status = Render(*run, /*with_links=*/true);
   for (const Worker* worker : of_.ledger.connected()) {
     AddSpare(of_.spares, *worker, *run, &status);
   }
@@ -166,7 +172,7 @@ StatusOr<v1::RunStatus> Views::RunOf(std::string_view id_or_name,
 }
 
 // Without the run's spares.
-v1::RunStatus Views::Render(const Run& run) const {
+v1::RunStatus Views::Render(const Run& run, bool with_links) const {
   const RunRecord& record = run.record;
   v1::RunStatus status;
   status.set_run_id(record.id.value());
@@ -226,7 +232,7 @@ v1::RunStatus Views::Render(const Run& run) const {
   } else if (record.plan) {
     const std::vector<InterfaceUse> interfaces = InterfacesOf(of_.steps, run);
     RenderStages(run, interfaces, &status);
-    RenderLinks(run, interfaces, &status);
+    if (with_links) RenderLinks(run, interfaces, &status);
   }
   return status;
 }

@@ -45,11 +45,19 @@ class Views {
   };
   explicit Views(const Sources& of) : of_(of) {}
 
-  // Returns the runs without their plans, newest first. Leaves out runs that ended before
-  // `ended_since_unix_ms`; 0: returns all runs. `owner`: if set, only runs of this owner count, and
-  // the others cost no time.
-  std::vector<v1::RunStatus> Runs(int64_t ended_since_unix_ms = 0,
-                                  std::optional<std::string_view> owner = std::nullopt) const;
+  // Returns the runs without their plans, newest first. A run that is not wanted costs little time.
+  struct Wanted {
+    int64_t ended_since_unix_ms = 0;  // leaves out runs that ended before; 0: none
+    std::optional<std::string_view> owner = std::nullopt;  // only runs of this owner
+    std::optional<uint32_t> most_ended = std::nullopt;     // so many that have ended; nullopt: all
+    bool links_of_ended = false;  // also the links of runs that have ended; they take most time
+  };
+  struct RunList {
+    std::vector<v1::RunStatus> runs;
+    size_t ended_left_out = 0;  // by most_ended
+  };
+  RunList ListRuns(const Wanted& wanted) const;
+  std::vector<v1::RunStatus> Runs() const { return ListRuns({}).runs; }
   // Returns the run with this id, else the newest run of this name, with its plan. `owner`: if set,
   // only runs of this owner count. kNotFound: there is no such run.
   StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name,
@@ -88,7 +96,7 @@ class Views {
   uint64_t sequence() const;
 
  private:
-  v1::RunStatus Render(const Run& run) const;
+  v1::RunStatus Render(const Run& run, bool with_links) const;
   void RenderDraft(const Draft& draft, v1::RunStatus* status) const;
   void RenderStages(const Run& run, const std::vector<InterfaceUse>& interfaces,
                     v1::RunStatus* status) const;

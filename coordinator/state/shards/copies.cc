@@ -91,7 +91,13 @@ void Copies::KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& man
 
 void Copies::KeepAtCoordinator(const Worker& worker,
                                const std::set<std::pair<RunId, uint64_t>>& copying) {
-  for (const Run* run : ledger_.RunsInOrder()) {
+  // Each hello comes here, so runs are not sorted that have nothing to copy.
+  std::map<uint64_t, const Run*> runs;
+  for (const auto& [id, run] : ledger_.runs()) {
+    const RunRecord& record = run.record;
+    if (record.spec.checkpoint.keep_copy && !record.checkpoints.empty()) runs[run.order] = &run;
+  }
+  for (const auto& [order, run] : runs) {
     for (const v1::CheckpointManifest& manifest : run->record.checkpoints) {
       if (copying.contains({run->record.id, manifest.step()})) continue;
       KeepAtCoordinator(*run, manifest, worker.id.value());

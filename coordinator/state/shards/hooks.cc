@@ -102,7 +102,7 @@ void Hooks::On(const event::HookEnded& ended) {
 }
 
 void Hooks::Advance() {
-  for (const Run* run : ledger_.RunsInOrder()) {
+  for (const Run* run : ledger_.WithCheckpointWork()) {
     if (!run->record.spec.hooks.on_checkpoint.empty()) Advance(*run, of_[*run]);
   }
 }

@@ -35,7 +35,7 @@ void Stored::OnMove(Run& run, const Transition& row) {
 }
 
 void Stored::Advance() {
-  for (Run* run : ledger_.RunsInOrder()) {
+  for (Run* run : ledger_.WithCheckpointWork()) {
     if (!run->record.spec.checkpoint.to.empty() && !run->record.checkpoints.empty()) Advance(*run);
   }
 }

@@ -76,10 +76,10 @@ std::vector<v1::RelayStatus> WorkerLinks::Relays() const {
     one.set_name(relay.name);
     one.set_address(OfferOf(relay)->address);
     uint32_t edges = 0;
-    for (const auto& [id, run] : ledger_.runs()) {
-      if (!IsActive(run.record.state) || !run.record.plan) continue;
+    for (const Run* run : ledger_.Active()) {
+      if (!IsActive(run->record.state) || !run->record.plan) continue;
       edges += static_cast<uint32_t>(
-          std::ranges::count_if(run.assignment().edges, [&](const Edge& edge) {
+          std::ranges::count_if(run->assignment().edges, [&](const Edge& edge) {
             return !edge.relays.empty() && edge.relays.front().worker == relay.worker;
           }));
     }

@@ -82,11 +82,13 @@ class FakeControl : public v1::ControlService::Service {
     *reply->mutable_plan() = plan;
     return grpc::Status::OK;
   }
-  grpc::Status ListRuns(grpc::ServerContext* context, const v1::ListRunsRequest*,
+  grpc::Status ListRuns(grpc::ServerContext* context, const v1::ListRunsRequest* request,
                         v1::ListRunsReply* reply) override {
     if (standby) return Standby();
     if (grpc::Status status = Check(*context); !status.ok()) return status;
     for (const v1::RunStatus& run : runs) *reply->add_runs() = run;
+    list_request = *request;
+    if (request->has_most_ended()) reply->set_ended_left_out(ended_left_out);
     return grpc::Status::OK;
   }
   grpc::Status GetRun(grpc::ServerContext*, const v1::RunRequest* request,
@@ -182,6 +184,8 @@ class FakeControl : public v1::ControlService::Service {
   v1::SubmitReply submit_reply;
   grpc::Status submit_status;
   v1::Plan plan;
+  v1::ListRunsRequest list_request;
+  uint32_t ended_left_out = 0;
   std::vector<v1::RunStatus> runs, watched;
   std::vector<v1::RunStatus> watched_later;  // to all but the first WatchRun, if any
   std::vector<v1::Event> events;

@@ -26,6 +26,21 @@ TEST_F(CliTest, PsForPeoplePipesAndMachines) {
   EXPECT_EQ(json["runs"][1]["run_id"], "older-1");
 }
 
+TEST_F(CliTest, PsListsFewOfTheRunsThatHaveEnded) {
+  control_.runs = {State("running", 7)};
+  control_.ended_left_out = 950;
+  const Outcome table = Ask({"ps"});
+  EXPECT_EQ(control_.list_request.most_ended(), 50u);
+  EXPECT_EQ(table.err, "950 older runs have ended; longhaul ps --ended 1000 lists all\n");
+  EXPECT_EQ(Ask({"ps", "--ended", "0"}).err,
+            "950 older runs have ended; longhaul ps --ended 950 lists all\n");
+  EXPECT_TRUE(control_.list_request.has_most_ended());
+  EXPECT_EQ(Ask({"ps", "--json"}).err, "");
+  EXPECT_FALSE(control_.list_request.has_most_ended()) << "programs get all";
+  Ask({"ps", "--json", "--ended", "3"});
+  EXPECT_EQ(control_.list_request.most_ended(), 3u);
+}
+
 TEST_F(CliTest, StatusTellsWhyAndWhatToDo) {
   control_.runs = {State("failed", 7)};
   control_.runs[0].set_reason("worker2 (stage 1) vanished");

@@ -166,7 +166,7 @@ TEST(PlacementOfReplicas, SmallProblemsAreSolvedAsByTryingAll) {
     uint32_t workers, replicas, stages;
   };
   for (const Case& one : {Case{5, 2, 2}, Case{6, 2, 3}, Case{6, 3, 2}, Case{6, 4, 1}}) {
-    for (uint64_t seed = 1; seed <= 4; ++seed) {
+    for (uint64_t seed = 1; seed <= 2; ++seed) {
       const PlacementProblem problem =
           RandomReplicas({one.workers, one.stages, 5, 4}, one.replicas, seed);
       const auto placed = Place(problem);

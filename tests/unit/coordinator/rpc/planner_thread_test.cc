@@ -107,8 +107,8 @@ class PlannerThreadTest : public ::testing::Test {
       if (!gate_.Wait(stop)) return absl::CancelledError("stopped");
       return Plan();
     };
-    planner.retune = [this](const RunSpec&, const Plan&, const Seen&,
-                            const std::stop_token& stop) -> StatusOr<std::optional<Plan>> {
+    planner.retune = [this](const RunSpec&, const Plan&, const Seen&, const std::stop_token& stop,
+                            const schedule::SearchLimit&) -> StatusOr<std::optional<Plan>> {
       if (!gate_.Wait(stop)) return absl::CancelledError("stopped");
       return std::nullopt;
     };
@@ -156,6 +156,41 @@ TEST_F(PlannerThreadTest, SeveralAreComputedAtATime) {
   EXPECT_EQ(gate_.entered(), 2);
   gate_.Open();
   ASSERT_TRUE(answers_.WaitFor(3));
+}
+
+// Its time begins when it does, however long it has waited.
+TEST_F(PlannerThreadTest, ASearchMayLastFiveSeconds) {
+  std::atomic<int64_t> clock_ms = 0;
+  std::mutex mutex;
+  std::vector<std::string> words;
+  const auto search = [&](const schedule::SearchLimit& limit) {
+    const int64_t began = clock_ms;
+    while (!limit.IsOver()) clock_ms += 100;
+    limit.Count(7);
+    const std::lock_guard lock(mutex);
+    words.push_back(fmt::format("{} ms: {}", clock_ms - began, limit.Words()));
+  };
+  Planner planner;
+  planner.now = [&] { return MonoTime() + absl::Milliseconds(clock_ms.load()); };
+  planner.plan = [&](const PlanRequest& request, const std::stop_token&) -> StatusOr<Plan> {
+    search(request.limit);
+    return Plan();
+  };
+  planner.retune = [&](const RunSpec&, const Plan&, const Seen&, const std::stop_token&,
+                       const schedule::SearchLimit& limit) -> StatusOr<std::optional<Plan>> {
+    search(limit);
+    return std::nullopt;
+  };
+  {
+    PlannerThreads thread(std::move(planner), Done(), /*threads=*/1);
+    thread.Add(PlanOf(1));
+    thread.Add(PlanOf(2));
+    thread.Add(command::ComputeRetune{ComputationId(3), {}, {}, {}});
+    ASSERT_TRUE(answers_.WaitFor(3));
+  }
+  EXPECT_THAT(words, ::testing::Each("5000 ms: the search ended after 5 s, and took the best of 7 "
+                                     "plans that it had looked at"));
+  EXPECT_EQ(words.size(), 3u);
 }
 
 TEST_F(PlannerThreadTest, TheEndDoesNotWaitForASearch) {
@@ -254,6 +289,7 @@ class PlanningShell : public ::testing::Test {
       took_ = Now() - start;
       return plan;
     };
+    planner.now = [this] { return is_late_ ? MonoTime() + absl::Hours(++clock_) : ThreadTime(); };
     auto shell =
         Shell::Create({}, store_.get(), blobs_.get(), blobs_.get(),
                       *DataPreparer::Open(folder_.path() + "/prepared", blobs_.get()), planner);
@@ -304,6 +340,8 @@ class PlanningShell : public ::testing::Test {
   TempDir folder_;
   Gate gate_;
   std::atomic<bool> was_stopped_ = false;
+  std::atomic<bool> is_late_ = false;  // each look at the clock of searches finds an hour gone
+  std::atomic<int64_t> clock_ = 0;
   absl::Duration took_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<BlobStore> blobs_;
@@ -374,6 +412,29 @@ TEST_F(PlanningShell, QueriesAreAnsweredWhileWorkersArePlaced) {
       milliseconds(waits[waits.size() * 99 / 100]), milliseconds(waits.back()));
   // A query that waited for a plan would take as long as that.
   EXPECT_LT(waits[waits.size() * 9 / 10], took_ / 4);
+}
+
+// Users see it where they see the plan.
+TEST_F(PlanningShell, APlanSaysThatItsSearchEnded) {
+  is_late_ = true;
+  gate_.Open();
+  Submit(kStages / 2, PlacementKind::kAuto);
+  ASSERT_TRUE(Becomes("preparing"))
+      << shell_->Read([&](const Views& views) { return views.RunOf("deep"); })->reason();
+  const std::string said = "the search ended after 5 s, and took the best of ";
+  const v1::RunStatus run = *shell_->Read([](const Views& views) { return views.RunOf("deep"); });
+  EXPECT_THAT(run.plan().explanation(), HasSubstr("More was not tried: " + said));
+  EXPECT_THAT(run.plan().prediction().cut_short(), HasSubstr(said));
+  // The event is stored after the tick.
+  const auto is_stored = [&] {
+    const auto events = shell_->store().NewestEvents(run.run_id(), 0, 100);
+    return events.ok() && std::ranges::any_of(*events, [&](const v1::Event& event) {
+             return event.text().starts_with("the plan may not be the best: " + said);
+           });
+  };
+  const Deadline deadline = Deadline::After(kGatePatience);
+  while (!is_stored() && !deadline.Expired()) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_TRUE(is_stored());
 }
 
 TEST_F(PlanningShell, AStoppedRunStopsItsPlan) {

@@ -68,6 +68,13 @@ run.yaml:3:1: the key 'data.text' is missing; expected file names or globs, such
 run.yaml:4:8: train: expected a mapping with steps, epochs, microbatches, microbatch_size, dtype, seed, deterministic, on_nonfinite, optimizer, schedule, lora, dpo, got '5')");
 }
 
+TEST(RunSpec, AMissingKeySaysWhichOtherWouldDo) {
+  EXPECT_EQ(ErrorOf("name: a\nmodel: { layers: 2, hidden: 8, heads: 2, context: 8 }\n"
+                    "data: { text: x }\ntrain: { microbatches: 2 }\n"),
+            "run.yaml:4:8: the key 'train.steps' is missing; expected a whole number from 0 to "
+            "1000000000, or train.epochs instead");
+}
+
 TEST(RunSpec, ImpossibleCombinations) {
   EXPECT_EQ(ErrorOf(R"(name: a
 model: { layers: 2, hidden: 250, heads: 8, context: 8, tied: true }

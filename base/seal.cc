@@ -1,9 +1,10 @@
 #include "base/seal.h"
 
+#include <intel-ipsec-mb.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -22,7 +23,6 @@ struct Freer {
 };
 using KeyPtr = std::unique_ptr<EVP_PKEY, Freer<&EVP_PKEY_free>>;
 using KeyContextPtr = std::unique_ptr<EVP_PKEY_CTX, Freer<&EVP_PKEY_CTX_free>>;
-using CipherPtr = std::unique_ptr<EVP_CIPHER_CTX, Freer<&EVP_CIPHER_CTX_free>>;
 
 const unsigned char* Bytes(const void* data) {
   return static_cast<const unsigned char*>(data);
@@ -38,6 +38,20 @@ std::array<unsigned char, kIvBytes> IvOf(uint64_t number) {
     iv[kIvBytes - 1 - i] = static_cast<unsigned char>(number >> (8 * i));
   }
   return iv;
+}
+
+// The cipher's functions for this processor; lives as long as the process. Not OpenSSL's: version
+// 3.0 encrypts one block of AES an instruction, these encrypt four where the processor can.
+IMB_MGR& Gcm() {
+  static IMB_MGR* const manager = [] {
+    IMB_MGR* made = alloc_mb_mgr(0);
+    LH_CHECK(made != nullptr, "there is no memory for libipsec-mb's functions");
+    init_mb_mgr_auto(made, nullptr);
+    LH_CHECK(imb_get_errno(made) == 0, "libipsec-mb cannot be used: {}",
+             imb_get_strerror(imb_get_errno(made)));
+    return made;
+  }();
+  return *manager;
 }
 
 }  // namespace
@@ -73,56 +87,45 @@ StatusOr<std::string> EphemeralKey::Agree(std::string_view peer_public_key) cons
 }
 
 struct Sealer::Context {
-  CipherPtr cipher;
+  gcm_key_data key;  // expanded for the functions of Gcm()
 };
 
 Sealer::Sealer(std::string_view key) : context_(std::make_unique<Context>()) {
   LH_CHECK(key.size() == kSealKeyBytes, "a key has {} bytes, not {}", kSealKeyBytes, key.size());
-  context_->cipher.reset(EVP_CIPHER_CTX_new());
-  LH_CHECK(context_->cipher && EVP_CipherInit_ex(context_->cipher.get(), EVP_aes_256_gcm(), nullptr,
-                                                 Bytes(key.data()), nullptr, 1) == 1,
-           "OpenSSL has no AES-256-GCM");
+  IMB_AES256_GCM_PRE(&Gcm(), key.data(), &context_->key);
 }
-Sealer::~Sealer() = default;
+Sealer::~Sealer() {
+  OPENSSL_cleanse(context_.get(), sizeof(Context));
+}
 
 void Sealer::Seal(std::span<const std::byte> open, std::span<const std::byte> head,
                   std::span<const std::byte> body, std::byte* out,
                   std::span<std::byte, kSealTagBytes> tag) {
-  EVP_CIPHER_CTX* const cipher = context_->cipher.get();
-  int written = 0;
-  bool done = EVP_EncryptInit_ex(cipher, nullptr, nullptr, nullptr, IvOf(next_++).data()) == 1;
+  gcm_context_data message;
+  IMB_AES256_GCM_INIT(&Gcm(), &context_->key, &message, IvOf(next_++).data(), Bytes(open.data()),
+                      open.size());
   const auto update = [&](std::byte* to, std::span<const std::byte> from) {
     if (from.empty()) return;
-    done = done && EVP_EncryptUpdate(cipher, to == nullptr ? nullptr : Bytes(to), &written,
-                                     Bytes(from.data()), static_cast<int>(from.size())) == 1;
+    IMB_AES256_GCM_ENC_UPDATE(&Gcm(), &context_->key, &message, Bytes(to), Bytes(from.data()),
+                              from.size());
   };
-  update(nullptr, open);
   update(out, head);
   update(out + head.size(), body);
-  std::array<unsigned char, 16> nothing;
-  done = done && EVP_EncryptFinal_ex(cipher, nothing.data(), &written) == 1 &&
-         EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_GCM_GET_TAG, kSealTagBytes, tag.data()) == 1;
-  LH_CHECK(done, "OpenSSL cannot encrypt");
+  IMB_AES256_GCM_ENC_FINALIZE(&Gcm(), &context_->key, &message, Bytes(tag.data()), tag.size());
 }
 
 bool Sealer::Open(std::span<const std::byte> open, std::span<const std::byte> sealed,
                   std::span<const std::byte, kSealTagBytes> tag, std::byte* out) {
-  EVP_CIPHER_CTX* const cipher = context_->cipher.get();
-  int written = 0;
-  bool done = EVP_DecryptInit_ex(cipher, nullptr, nullptr, nullptr, IvOf(next_++).data()) == 1;
-  const auto update = [&](std::byte* to, std::span<const std::byte> from) {
-    if (from.empty()) return;
-    done = done && EVP_DecryptUpdate(cipher, to == nullptr ? nullptr : Bytes(to), &written,
-                                     Bytes(from.data()), static_cast<int>(from.size())) == 1;
-  };
-  update(nullptr, open);
-  update(out, sealed);
-  std::array<std::byte, kSealTagBytes> expected;
-  std::memcpy(expected.data(), tag.data(), tag.size());
-  std::array<unsigned char, 16> nothing;
-  return done &&
-         EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_GCM_SET_TAG, kSealTagBytes, expected.data()) == 1 &&
-         EVP_DecryptFinal_ex(cipher, nothing.data(), &written) == 1;
+  gcm_context_data message;
+  IMB_AES256_GCM_INIT(&Gcm(), &context_->key, &message, IvOf(next_++).data(), Bytes(open.data()),
+                      open.size());
+  if (!sealed.empty()) {
+    IMB_AES256_GCM_DEC_UPDATE(&Gcm(), &context_->key, &message, Bytes(out), Bytes(sealed.data()),
+                              sealed.size());
+  }
+  std::array<unsigned char, kSealTagBytes> expected;
+  IMB_AES256_GCM_DEC_FINALIZE(&Gcm(), &context_->key, &message, expected.data(), expected.size());
+  return CRYPTO_memcmp(expected.data(), tag.data(), tag.size()) == 0;
 }
 
 }  // namespace longhaul

@@ -1,5 +1,6 @@
 // Authenticated encryption between two sides. The sides agree on a secret by X25519, and encrypt
-// messages by AES-256-GCM. If OpenSSL lacks one of the two, the process aborts.
+// messages by AES-256-GCM. If OpenSSL lacks the first, or libipsec-mb the second, the process
+// aborts.
 //
 // Threads: one at a time per object.
 #pragma once
@@ -44,7 +45,8 @@ class EphemeralKey {
 // one, does not open. A key must serve one direction of one conversation only.
 class Sealer {
  public:
-  explicit Sealer(std::string_view key);  // must have kSealKeyBytes bytes; is copied
+  // `key` must have kSealKeyBytes bytes; is copied, and wiped at the end.
+  explicit Sealer(std::string_view key);
   ~Sealer();
   Sealer(const Sealer&) = delete;
   Sealer& operator=(const Sealer&) = delete;

@@ -26,6 +26,10 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-pull)
 pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib) # the dashboard's server
+# Intel's library of ciphers has neither CMake's nor pkg-config's files. The shared one, not the archive beside it.
+find_library(LONGHAUL_IPSEC_MB libIPSec_MB.so REQUIRED)
+add_library(longhaul_ipsec_mb INTERFACE IMPORTED)
+target_link_libraries(longhaul_ipsec_mb INTERFACE "${LONGHAUL_IPSEC_MB}")
 find_path(LONGHAUL_RANDOM123_DIR Random123/philox.h REQUIRED) # headers alone, where the compiler looks
 
 # LibTorch's CPU part alone, out of the wheel that deploy/setup.sh unpacked. Not find_package(Torch):

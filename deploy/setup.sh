@@ -69,7 +69,7 @@ packages=(
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev  # control plane
   libucx-dev ucx-utils                                          # data plane
   libabsl-dev libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev
-  libsqlite3-dev libssl-dev libxxhash-dev libzstd-dev librandom123-dev libcurl4-openssl-dev
+  libsqlite3-dev libssl-dev libipsec-mb-dev libxxhash-dev libzstd-dev librandom123-dev libcurl4-openssl-dev
   prometheus-cpp-dev libpugixml-dev
   libgtest-dev libgmock-dev libbenchmark-dev libcpp-httplib-dev
   iproute2 procps nftables                                      # namespaces, tc, routers that translate

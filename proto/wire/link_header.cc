@@ -12,7 +12,7 @@ namespace longhaul::wire {
 namespace {
 
 constexpr uint32_t kLinkMagic = 0x4B4C484C;  // "LHLK"
-constexpr size_t kChecksumAt = 32;
+constexpr size_t kCreditsAt = 24, kFollowingAt = 27, kPayloadBytesAt = 28, kChecksumAt = 32;
 constexpr uint8_t kLanes = 2;
 
 uint64_t ChecksumOf(std::span<const std::byte> header, std::span<const std::byte> head,
@@ -39,11 +39,20 @@ void EncodeLinkHeader(const LinkHeader& header, std::span<const std::byte> paylo
   PutLe<uint8_t>(out, 7, header.lane);
   PutLe<uint64_t>(out, 8, header.sequence);
   PutLe<uint64_t>(out, 16, header.acknowledgement);
-  PutLe<uint32_t>(out, 24, header.credits);
-  PutLe<uint32_t>(out, 28, static_cast<uint32_t>(payload_head.size() + payload_tail.size()));
+  PutLe<uint32_t>(out, kCreditsAt, header.credits);
+  if (header.version >= kLinkVersionOfFollowing)
+    PutLe<uint8_t>(out, kFollowingAt, header.following);
+  PutLe<uint32_t>(out, kPayloadBytesAt,
+                  static_cast<uint32_t>(payload_head.size() + payload_tail.size()));
   PutLe<uint64_t>(out, 40, header.link_id);
   if (guard == LinkGuard::kSeal) return;
   PutLe<uint64_t>(out, kChecksumAt, ChecksumOf(out, payload_head, payload_tail));
+}
+
+size_t BytesFollowing(std::span<const std::byte> header) {
+  if (GetLe<uint16_t>(header, 4) < kLinkVersionOfFollowing) return 0;
+  return size_t{GetLe<uint8_t>(header, kFollowingAt)} *
+         (kLinkHeaderBytes + GetLe<uint32_t>(header, kPayloadBytesAt));
 }
 
 namespace {
@@ -97,8 +106,12 @@ StatusOr<LinkHeader> DecodeLinkHeader(std::span<const std::byte> header,
   }
   decoded.sequence = GetLe<uint64_t>(header, 8);
   decoded.acknowledgement = GetLe<uint64_t>(header, 16);
-  decoded.credits = GetLe<uint32_t>(header, 24);
-  decoded.payload_bytes = GetLe<uint32_t>(header, 28);
+  decoded.credits = GetLe<uint32_t>(header, kCreditsAt);
+  if (decoded.version >= kLinkVersionOfFollowing) {
+    decoded.following = GetLe<uint8_t>(header, kFollowingAt);
+    decoded.credits &= 0xFFFFFF;
+  }
+  decoded.payload_bytes = GetLe<uint32_t>(header, kPayloadBytesAt);
   if (decoded.payload_bytes != payload.size()) {
     return InvalidArgument("frame states a payload of {} bytes, {} came", decoded.payload_bytes,
                            payload.size());

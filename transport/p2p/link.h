@@ -70,6 +70,9 @@ struct LinkKey {
 struct FrameView {
   std::span<const std::byte> header;
   std::span<const std::byte> body;
+  // The next frame on this lane continues this frame's message, of which the receiver can use
+  // nothing before its last frame. The receiver may then take several frames at once.
+  bool continues = false;
   size_t size() const { return header.size() + body.size(); }
 };
 

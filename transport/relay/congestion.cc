@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -47,8 +48,10 @@ StatusOr<LineSample> SampleLine(int fd) {
   if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
     return FromErrno("cannot ask for TCP_INFO", errno);
   }
+  // The peer says which segments it got twice, as with a probe of the kernel after a pause.
+  const uint64_t resent = info.tcpi_total_retrans, in_vain = info.tcpi_dsack_dups;
   return LineSample{.segments_sent = info.tcpi_data_segs_out,
-                    .segments_resent = info.tcpi_total_retrans,
+                    .segments_resent = resent - std::min(resent, in_vain),
                     .round_trip = absl::Microseconds(info.tcpi_rtt),
                     .shortest_round_trip = absl::Microseconds(info.tcpi_min_rtt)};
 }
@@ -60,16 +63,16 @@ size_t LossWatch::bytes_to_next_sample() const {
 
 bool LossWatch::Take(const LineSample& sample) {
   const bool lost = sample.segments_resent > resent_;
-  resent_ = sample.segments_resent;
+  resent_ = std::max(resent_, sample.segments_resent);
   shortest_round_trip_ = sample.shortest_round_trip;
   if (decided_ || shortest_round_trip_ < kLongRoundTrip) return false;
-  if (sample.segments_sent - counted_at_ > kSegments) {
-    counted_at_ = sample.segments_sent;
-    losses_ = 0;
-  }
   const bool queues = sample.round_trip > 1.25 * shortest_round_trip_ + kJitter;
-  if (lost && !queues) ++losses_;
-  decided_ = losses_ >= kLosses;
+  if (!lost || queues) return false;
+  const auto within = [&](const std::optional<uint64_t>& loss, uint64_t segments) {
+    return loss && sample.segments_sent - *loss <= segments;
+  };
+  decided_ = within(last_loss_, kSegmentsOfTwo) || within(loss_before_, kSegmentsOfThree);
+  loss_before_ = std::exchange(last_loss_, sample.segments_sent);
   return decided_;
 }
 

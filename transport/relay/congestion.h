@@ -23,7 +23,7 @@ namespace longhaul::relay {
 // What the kernel says of one connection, about the direction in which this end sends.
 struct LineSample {
   uint64_t segments_sent = 0;    // with data; segments that were sent again count again
-  uint64_t segments_resent = 0;  // since the connection began
+  uint64_t segments_resent = 0;  // since the connection began; without those the peer had already
   absl::Duration round_trip;     // the kernel's mean of the last ones
   absl::Duration shortest_round_trip;
 };
@@ -36,23 +36,25 @@ class LossWatch {
  public:
   // Returns how many bytes to send before the next sample.
   size_t bytes_to_next_sample() const;
-  // Returns true once: the round trip is long, and kLosses samples found a loss while no packets
-  // queued on the way, within kSegments segments. A loss that a full queue caused does not count:
-  // the round trip is longer then.
+  // Returns true once: the round trip is long, and two samples within kSegmentsOfTwo segments, or
+  // three within kSegmentsOfThree, found a loss while no packets queued on the way. A loss that a
+  // full queue caused does not count: the round trip is longer then.
   bool Take(const LineSample& sample);
 
   // Shorter lines recover from a loss soon.
   static constexpr absl::Duration kLongRoundTrip = absl::Milliseconds(5);
-  static constexpr int kLosses = 3;
-  // Fewer losses than kLosses in so many segments leave a line of 100 Mbit/s and 50 ms nearly full.
-  static constexpr uint64_t kSegments = 100'000;
+  // An early loss leaves Cubic a small window, in which it may take seconds until a third one. Two
+  // so near each other are not chance.
+  static constexpr uint64_t kSegmentsOfTwo = 10'000;
+  // Fewer losses leave a line of 100 Mbit/s and 50 ms nearly full.
+  static constexpr uint64_t kSegmentsOfThree = 100'000;
 
  private:
   bool decided_ = false;
   absl::Duration shortest_round_trip_ = absl::InfiniteDuration();
-  uint64_t resent_ = 0;      // at the last sample
-  uint64_t counted_at_ = 0;  // segments sent when losses_ began
-  int losses_ = 0;
+  uint64_t resent_ = 0;  // at the last sample
+  // Segments sent at the last loss and at the one before.
+  std::optional<uint64_t> last_loss_, loss_before_;
 };
 
 // Returns the names that any process of this machine may choose, as the kernel lists them: "reno

@@ -283,7 +283,8 @@ StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) {
     return InvalidArgument("a relay's secret has {} bytes, this one {}", kSecretBytes,
                            options.secret.size());
   }
-  LH_ASSIGN_OR_RETURN(const std::shared_ptr<EventLoopThread> thread, EventLoopThread::Start());
+  LH_ASSIGN_OR_RETURN(const std::shared_ptr<EventLoopThread> thread,
+                      EventLoopThread::Start("relay"));
   const auto desk = std::make_shared<Desk>(thread->loop(), options);
   StatusOr<std::string> address;
   thread->RunAndWait([&] { address = desk->Open(); });

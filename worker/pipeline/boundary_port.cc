@@ -255,7 +255,8 @@ void BoundaryPort::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
     wire::EncodeTensorHeader(header, outgoing->headers[chunk]);
     const auto body = outgoing->blob.bytes.subspan(
         chunk * kChunkBytes, std::min(kChunkBytes, blob_bytes - chunk * kChunkBytes));
-    link->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
+    link->Send(transport::Lane::kBulk,
+               {.header = outgoing->headers[chunk], .body = body, .continues = chunk + 1 < chunks},
                // A failed send is the link's end; OnClosed says why.
                [self = shared_from_this(), outgoing](const Status&) { self->SendDone(*outgoing); });
   }

@@ -102,7 +102,10 @@ void ReplicaPort::GiveChunk() {
   ++chunks_in_link_;
   // Called with mutex_ held, so that chunks leave in order. This cannot deadlock: Send never runs
   // the callback itself.
-  link_->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
+  link_->Send(transport::Lane::kBulk,
+              {.header = outgoing->headers[chunk],
+               .body = body,
+               .continues = outgoing->next_chunk < outgoing->headers.size()},
               // A failed send is the link's end; OnClosed says why.
               [self = shared_from_this(), outgoing](const Status&) { self->ChunkTaken(); });
 }

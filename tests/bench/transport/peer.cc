@@ -28,6 +28,7 @@ constexpr absl::Duration kPingInterval = absl::Milliseconds(50);
 constexpr int kPings = 30;
 constexpr size_t kHeaderBytes = 96;  // a tensor header's worth
 constexpr int kFramesAhead = 512;
+constexpr uint64_t kFramesATensor = 64;
 
 double CpuSeconds() {
   rusage usage{};
@@ -107,7 +108,10 @@ class Traffic : public transport::LinkHandler, public std::enable_shared_from_th
     const auto l = link();
     if (stopped_ || !l) return;
     const std::span<const std::byte> bytes(payload_);
-    l->Send(Lane::kBulk, {.header = bytes.first(kHeaderBytes), .body = bytes.subspan(kHeaderBytes)},
+    l->Send(Lane::kBulk,
+            {.header = bytes.first(kHeaderBytes),
+             .body = bytes.subspan(kHeaderBytes),
+             .continues = ++sent_ % kFramesATensor != 0},
             [self = shared_from_this()](const Status& status) {
               if (status.ok()) self->SendOne();
             });
@@ -116,6 +120,7 @@ class Traffic : public transport::LinkHandler, public std::enable_shared_from_th
   const bool dials_;
   std::vector<std::byte> payload_;
   std::atomic<bool> stopped_{false};
+  std::atomic<uint64_t> sent_{0};
   Notification closed_;
   std::mutex mutex_;  // both below
   std::shared_ptr<Link> link_;

@@ -75,6 +75,32 @@ TEST_P(LinkTest, TenThousandFramesEachWayInOrder) {
   EXPECT_EQ(sends.ok(), 2 * kFrames);
 }
 
+// Whole messages, of frames that a receiver may take several at a time, and the last one shorter.
+TEST_P(LinkTest, MessagesOfManyFramesArriveWhole) {
+  LinkOptions options;
+  options.credits = 6;
+  Open(options);
+  const std::string source = Pattern(9, 2 * kMaxFramePayloadBytes);
+  SendLedger sends;
+  std::vector<std::string_view> sent;
+  for (const size_t frames : {1, 2, 3, 5, 12, 30}) {
+    for (size_t i = 0; i < frames; ++i) {
+      const bool last = i + 1 == frames;
+      sent.push_back(std::string_view(source).substr(
+          sent.size() * 97, last ? 1 + frames * 1000 : kMaxFramePayloadBytes));
+      dialler_link_->Send(
+          Lane::kBulk,
+          {.header = {}, .body = std::as_bytes(std::span(sent.back())), .continues = !last},
+          sends.Expect());
+    }
+  }
+  ASSERT_TRUE(at_listener_->WaitForFrames(sent.size()));
+  const auto frames = at_listener_->frames();
+  for (size_t i = 0; i < sent.size(); ++i) EXPECT_TRUE(frames[i].payload == sent[i]) << i;
+  EXPECT_TRUE(sends.WaitForAll(sent.size()));
+  EXPECT_EQ(sends.ok(), sent.size());
+}
+
 TEST_P(LinkTest, OversizeFrameIsRefusedAndTheLinkLives) {
   Open();
   SendLedger sends;

@@ -66,7 +66,8 @@ TEST_P(LinkTest, CloseGivesUpAtItsDeadline) {
   };
   LinkOptions options;
   options.credits = 2;
-  options.peer_timeout = absl::Seconds(1);  // the listener may read the end of a connection first
+  // Other connections may break before the listener has read why.
+  if (!GetParam().is_stream) options.peer_timeout = absl::Seconds(1);
   Open(options);
   constexpr size_t kFrames = 40;
   SendLedger sends;
@@ -82,7 +83,7 @@ TEST_P(LinkTest, CloseGivesUpAtItsDeadline) {
     EXPECT_EQ(failure.code(), absl::StatusCode::kCancelled);
   }
   go_on.Notify();
-  EXPECT_EQ(at_listener_->WaitForClosed().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(at_listener_->WaitForClosed(kPrompt).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_P(LinkTest, SendAfterCloseIsCancelled) {

@@ -24,7 +24,7 @@ TEST_P(HostileHandshakeTest, NoCommonVersion) {
   EXPECT_FALSE(refusal.retry);
   EXPECT_EQ(refusal.code, absl::StatusCode::kUnimplemented);
   EXPECT_THAT(refusal.reason, HasSubstr("7 to 9"));
-  EXPECT_THAT(refusal.reason, HasSubstr("2 to 3"));
+  EXPECT_THAT(refusal.reason, HasSubstr("2 to 4"));
 }
 
 TEST_P(HostileHandshakeTest, HelloOfAnotherVersion) {

@@ -4,6 +4,7 @@
 namespace longhaul::transport {
 namespace {
 
+using ::testing::HasSubstr;
 using wire::LinkHeader;
 using wire::LinkKind;
 
@@ -38,9 +39,9 @@ TEST_P(HostileTest, FlippedBitInTheHeader) {
 TEST_P(HostileTest, FrameOfAnotherVersion) {
   OpenByHand();
   LinkHeader header = Data(1);
-  header.version = 4;
+  header.version = wire::kLinkVersionMax + 1;
   SendFrame(Lane::kBulk, header, kPayload);
-  ExpectEnd(absl::StatusCode::kUnimplemented, "version 4");
+  ExpectEnd(absl::StatusCode::kUnimplemented, "version 5");
 }
 
 TEST_P(HostileTest, FrameOfAnotherLink) {
@@ -88,7 +89,7 @@ TEST_P(HostileTest, AcknowledgementOfWhatWasNeverSent) {
 TEST_P(HostileTest, TooManyCredits) {
   OpenByHand();
   LinkHeader header = Header(LinkKind::kCredit, Lane::kBulk);
-  header.credits = 1u << 31;
+  header.credits = 1u << 23;
   SendFrame(Lane::kControl, header, {});
   ExpectEnd(absl::StatusCode::kInvalidArgument, "credits");
 }
@@ -110,6 +111,31 @@ TEST_P(HostileTest, ADiallerThatDoesNotComeBackEndsTheLink) {
   OpenByHand();
   thread_->RunAndWait([&] { connections_[0]->Close(); });
   ExpectEnd(absl::StatusCode::kUnavailable, "did not come back within 1.0 s");
+}
+
+// It ends both connections, and the bulk connection's end may be read first.
+TEST_P(HostileTest, ADiallerThatEndsTheLinkIsHeard) {
+  OpenByHand();
+  thread_->RunAndWait([&] { connections_[0]->Close(); });
+  ASSERT_TRUE(events_[0]->WaitForClosed());
+  SendFrame(
+      Lane::kControl, Header(LinkKind::kRefuse, Lane::kControl),
+      internal::EncodeRefusal({.code = absl::StatusCode::kCancelled, .reason = "its run ends"}));
+  const Status reason = at_listener_->WaitForClosed(options_.peer_timeout / 2);
+  EXPECT_EQ(reason.code(), absl::StatusCode::kUnavailable) << reason;
+  EXPECT_THAT(std::string(Message(reason)), HasSubstr("the peer ended the link: its run ends"));
+}
+
+// A peer may announce what it does not send.
+TEST_P(HostileTest, FramesThatAreAnnouncedAndDoNotCome) {
+  OpenByHand();
+  for (uint64_t sequence = 1; sequence <= 3; ++sequence) {
+    LinkHeader header = Data(sequence);
+    header.following = 255;
+    SendFrame(Lane::kBulk, header, kPayload);
+    ASSERT_TRUE(at_listener_->WaitForFrames(sequence)) << "it waits for what does not come";
+  }
+  EXPECT_FALSE(at_listener_->closed());
 }
 
 TEST_P(HostileTest, ComingBackByTheBook) {

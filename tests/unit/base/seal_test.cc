@@ -1,8 +1,11 @@
 #include "base/seal.h"
 
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
 
+#include <algorithm>
 #include <array>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -48,6 +51,61 @@ TEST(SealerTest, IsAes256Gcm) {
   const Sealed sealed = SealNext(sealer, {}, Bytes(16));
   EXPECT_EQ(Hex(sealed.payload), "cea7403d4d606b6e074ec5d3baf39d18");
   EXPECT_EQ(Hex(sealed.tag), "d0d1c8a799996bf0265b98b5d48ab919");
+}
+
+// What OpenSSL's AES-256-GCM makes of message `number`.
+Sealed ByOpenSsl(const std::string& key, uint8_t number, const Bytes& open, const Bytes& text) {
+  const auto data = [](auto& bytes) { return reinterpret_cast<unsigned char*>(bytes.data()); };
+  const auto read = [](const auto& bytes) {
+    return reinterpret_cast<const unsigned char*>(bytes.data());
+  };
+  std::array<unsigned char, 12> iv{};
+  iv.back() = number;
+  Sealed sealed{.open = open, .payload = Bytes(text.size())};
+  const std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> cipher(
+      EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
+  int written = 0;
+  EXPECT_EQ(EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, read(key), iv.data()), 1);
+  EXPECT_EQ(
+      EVP_EncryptUpdate(cipher.get(), nullptr, &written, read(open), static_cast<int>(open.size())),
+      1);
+  EXPECT_EQ(EVP_EncryptUpdate(cipher.get(), data(sealed.payload), &written, read(text),
+                              static_cast<int>(text.size())),
+            1);
+  EXPECT_EQ(EVP_EncryptFinal_ex(cipher.get(), data(sealed.payload), &written), 1);
+  EXPECT_EQ(
+      EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, kSealTagBytes, sealed.tag.data()), 1);
+  return sealed;
+}
+
+// The lengths are around blocks of 16 bytes and the steps of wide instructions, up to 512 bytes.
+TEST(SealerTest, GivesWhatOpenSslGives) {
+  std::mt19937_64 random(11);
+  const auto bytes = [&](size_t count) {
+    Bytes result(count);
+    for (std::byte& b : result) b = static_cast<std::byte>(random());
+    return result;
+  };
+  const auto length = [&] {
+    return 1 + 512 * (random() % 4) + 16 * (random() % 32) + random() % 33;
+  };
+  std::string key(kSealKeyBytes, '\0');
+  for (int round = 0; round < 20; ++round) {
+    for (char& c : key) c = static_cast<char>(random());
+    Sealer here(key), there(key);
+    for (uint8_t i = 0; i < 40; ++i) {
+      const Bytes open = bytes(i % 2 == 0 ? 48 : 1 + random() % 1200);
+      const Bytes text = bytes(i == 0 ? 65536 : length());
+      const size_t cut =
+          i % 3 == 0 ? std::min<size_t>(96, text.size()) : random() % (text.size() + 1);
+      const Sealed sealed = SealNext(here, open, text, cut), other = ByOpenSsl(key, i, open, text);
+      ASSERT_EQ(sealed.payload, other.payload) << text.size() << " bytes, cut at " << cut;
+      ASSERT_EQ(sealed.tag, other.tag) << text.size() << " bytes, cut at " << cut;
+      Bytes opened;
+      ASSERT_TRUE(OpenNext(there, other, &opened)) << text.size() << " bytes";
+      ASSERT_EQ(opened, text);
+    }
+  }
 }
 
 TEST(SealerTest, OpensWhatWasSealed) {

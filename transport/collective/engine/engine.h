@@ -53,7 +53,7 @@ class Engine {
   // On a device, neither side may be pageable host memory.
   virtual Status Copy(void* to, const void* from, size_t bytes, Queue queue) = 0;
   // Sums the parts element by element in fp32, in the order of parts, and rounds once to `dtype`.
-  // `out` may be one of the parts.
+  // `out` may be one of the parts. kInvalidArgument: no part, too many, or `dtype` is kBytes.
   virtual Status Sum(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
                      Queue queue) = 0;
   // Like Sum, but writes the maximum. The maximum is NaN if any of the elements is NaN.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <new>
@@ -64,6 +65,9 @@ class HostEngine final : public Engine {
   template <class JoinTwo>
   static Status Join(std::span<const void* const> parts, uint64_t count, Dtype dtype, void* out,
                      const JoinTwo& join) {
+    if (parts.empty() || parts.size() > kMaxParts || dtype == Dtype::kBytes) {
+      return InvalidArgument("cannot sum {} parts of {}", parts.size(), ToString(dtype));
+    }
     std::array<float, kBlock> sums;
     for (uint64_t first = 0; first < count; first += kBlock) {
       const uint64_t size = std::min(kBlock, count - first);

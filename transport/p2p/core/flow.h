@@ -28,6 +28,8 @@ class SendWindow {
   // Frames with sequence numbers up to `limit` may be sent.
   explicit SendWindow(uint64_t limit) : limit_(limit) {}
   bool MaySend() const { return last_sent_ < limit_; }
+  // Returns how many more frames may be sent.
+  uint64_t left() const { return limit_ - last_sent_; }
   // Counts one more frame as sent, and returns its sequence number; the first is 1. Does not check
   // MaySend.
   uint64_t Take() { return ++last_sent_; }

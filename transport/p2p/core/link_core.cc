@@ -21,6 +21,9 @@ constexpr absl::Duration kLongestAttempt = absl::Seconds(3);
 // before it is sent, while its bytes are in the cache. And a side that has much to send reads
 // between these batches: if it sealed all that it may send, the peer's frames would wait.
 constexpr size_t kMostHanded = 4;
+// So many frames a receiver takes at once: to wake for each one costs more than to check it. More
+// would fall out of its cache.
+constexpr size_t kMostFollowing = 4;
 
 }  // namespace
 
@@ -114,6 +117,7 @@ void LinkCore::PumpSoon() {
 }
 
 void LinkCore::PumpLane(Lane l) {
+  if (l == Lane::kBulk && lane_pair_->bulk_ended) return;
   Outbox& out = lane(l).out;
   while (lane_pair_->handed[static_cast<size_t>(l)] < kMostHanded) {
     const bool again = out.to_send_again() > 0;
@@ -129,6 +133,9 @@ void LinkCore::SendHeld(Lane l, const Outbox::FramePtr& frame, bool again) {
   header.kind = frame->kind;
   header.lane = static_cast<uint8_t>(l);
   header.sequence = frame->sequence;
+  if (version_ >= wire::kLinkVersionOfFollowing) {
+    header.following = static_cast<uint8_t>(lane(l).out.Following(kMostFollowing));
+  }
   if (frame->kind == LinkKind::kData) {
     const std::lock_guard lock(mutex_);
     if (again) {

@@ -16,6 +16,7 @@
 //   ending         every connection closed, of all lane pairs                closed
 //
 //   open, closing  a connection is gone                                      lost; redial
+//   open           the bulk connection alone, where the peer dials           lost 200 ms later
 //   open, closing  a lane's frames are not acknowledged for peer_timeout     lost; redial
 //   open, closing  silence of suspect_after                                  redial, connected or not
 //   open, closing  a sign of life on the connection                          stop a redial
@@ -108,6 +109,8 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     bool peer_is_open = false;
     // Frames of each lane that the connection has not sent yet.
     std::array<size_t, kLanes> handed{};
+    // The bulk connection has ended, and the control connection may still say why.
+    bool bulk_ended = false;
     bool heartbeat_under_way = false;
     std::array<bool, kLanes> credits_under_way{};
   };
@@ -168,7 +171,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
 
   // Connections and the peer's signs of life (link_life.cc).
   void Connect(const OpenedLink& opened, bool dialled);
-  void OnConnectionClosed(const LanePairPtr& lane_pair, const Status& reason);
+  void OnConnectionClosed(const LanePairPtr& lane_pair, Lane lane, const Status& reason);
   void CheckProgress(MonoTime now, absl::Duration stalled);
   void DropConnection();
   void Lose(const Status& why);

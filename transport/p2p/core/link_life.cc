@@ -27,7 +27,9 @@ class LinkCore::LaneEvents : public ConnectionEvents {
   void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) override {
     link_->OnMessage(lane_pair_, lane_, header, payload);
   }
-  void OnClosed(const Status& reason) override { link_->OnConnectionClosed(lane_pair_, reason); }
+  void OnClosed(const Status& reason) override {
+    link_->OnConnectionClosed(lane_pair_, lane_, reason);
+  }
 
  private:
   const std::shared_ptr<LinkCore> link_;
@@ -102,14 +104,22 @@ void LinkCore::ResumeOnLoop(OpenedLink opened) {
   PumpOnLoop();
 }
 
-void LinkCore::OnConnectionClosed(const LanePairPtr& lane_pair, const Status& reason) {
+void LinkCore::OnConnectionClosed(const LanePairPtr& lane_pair, Lane lane, const Status& reason) {
   --connections_open_;
   if (Over()) {
     // The peer has gone as well, so there is nobody to send a last word to.
     DropConnection();
     FinishIfClosed();
   } else if (lane_pair == lane_pair_) {
-    Lose(Unavailable("the connection broke: {}", Message(reason)));
+    const Status why = Unavailable("the connection broke: {}", Message(reason));
+    // A peer that ends the link says so on the control connection and closes both, and the end of
+    // the bulk connection may come first. A side that dials hears the same when it comes back; this
+    // side would wait for the peer in vain.
+    if (lane == Lane::kControl || init_.redial || state_ != State::kOpen) return Lose(why);
+    lane_pair->bulk_ended = true;
+    loop_->AddTimer(loop_->now() + kLinkLinger, [self = shared_from_this(), lane_pair, why] {
+      if (lane_pair == self->lane_pair_) self->Lose(why);
+    });
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace longhaul::transport::internal {
@@ -27,6 +28,19 @@ Outbox::FramePtr Outbox::Take() {
   sent_.push_back(frame);
   ++resent_;
   return frame;
+}
+
+size_t Outbox::Following(size_t most) const {
+  if (resent_ == 0) return 0;
+  const Frame* last = sent_[resent_ - 1].get();
+  const size_t bytes = last->view.size(), again = to_send_again();
+  most = std::min({most, again + waiting_.size(), again + window_.left()});
+  for (size_t i = 0; i < most; ++i) {
+    const Frame* const next = (i < again ? sent_[resent_ + i] : waiting_[i - again]).get();
+    if (!last->view.continues || next->view.size() != bytes) return i;
+    last = next;
+  }
+  return most;
 }
 
 Status Outbox::OnAcknowledgement(uint64_t acknowledgement, uint32_t credits,

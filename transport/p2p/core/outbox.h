@@ -40,6 +40,10 @@ class Outbox {
   // Returns the next frame to hand to the connection; frames to send again come first. Null: there
   // is no frame, or no credit for it.
   FramePtr Take();
+  // Returns how many of the frames that Take returns next belong to the message of the frame that
+  // it returned last, and are as long as that frame: frames that are here, and that need no credit
+  // which the peer has still to grant. At most `most`.
+  size_t Following(size_t most) const;
   // Returns true if the connection has frames that the peer has not acknowledged.
   bool under_way() const { return resent_ > 0; }
   uint64_t acknowledged() const { return window_.acknowledged(); }

@@ -11,6 +11,9 @@
 namespace longhaul::transport::internal {
 namespace {
 
+// Longer than of other loops: UCX may wait for the driver of a GPU.
+constexpr absl::Duration kLinksHang = absl::Seconds(30);
+
 // What the caller holds: keeps the loop's thread alive, so that a `done` always has a place to run.
 class LinkHandle : public Link {
  public:
@@ -99,7 +102,8 @@ class TransportHandle : public Transport {
 }  // namespace
 
 StatusOr<std::unique_ptr<Transport>> NewTransport(std::unique_ptr<Backend> backend) {
-  LH_ASSIGN_OR_RETURN(const std::shared_ptr<EventLoopThread> thread, EventLoopThread::Start());
+  LH_ASSIGN_OR_RETURN(const std::shared_ptr<EventLoopThread> thread,
+                      EventLoopThread::Start("links", kLinksHang));
   auto hub = std::make_shared<Hub>(thread->loop(), std::move(backend));
   StatusOr<std::string> address;
   thread->RunAndWait([&] { address = hub->Start(); });

@@ -36,6 +36,12 @@ constexpr size_t kPiecesAtOnce = 48;
 constexpr int kNotSentBytes = 512 << 10;
 // The rest of a message that is shorter is not worth a call.
 constexpr size_t kShortRest = 8 << 10;
+// What the peer announced may come late, if the line is slow, or never.
+constexpr absl::Duration kLongestWait = absl::Milliseconds(20);
+// Where so many bytes come in less time, as over more than 4 Gbit/s, several frames come at each
+// wake without waiting, and a side that waits longer also sends later.
+constexpr size_t kPacedBytes = 4 * kMaxFramePayloadBytes;
+constexpr absl::Duration kPacedTime = absl::Microseconds(500);
 
 void PrepareLinkSocket(int fd, const longhaul::relay::KeepAlive& keep_alive) {
   longhaul::relay::PrepareSocket(fd, keep_alive);
@@ -50,7 +56,9 @@ StreamConnection::StreamConnection(std::shared_ptr<EventLoop> loop,
 
 void StreamConnection::SetEvents(std::shared_ptr<internal::ConnectionEvents> events) {
   events_ = std::move(events);
-  if (std::exchange(events_set_, true)) OnAdmitted();
+  if (!std::exchange(events_set_, true)) return;
+  admitted_ = true;
+  OnAdmitted();
 }
 
 void StreamConnection::Dial(const HostPort& address, const longhaul::relay::KeepAlive& keep_alive) {
@@ -135,6 +143,8 @@ void StreamConnection::TakeMessages() {
       return CloseWith(
           absl::UnavailableError(got == 0 ? words_.ended : words_.broken + std::strerror(errno)));
     }
+    ++reads_;
+    MeasurePace(static_cast<size_t>(got));
     read += static_cast<size_t>(got);
     end_ += static_cast<size_t>(got);
     if (!Deliver()) return;
@@ -142,6 +152,15 @@ void StreamConnection::TakeMessages() {
     buffer_.resize(std::min(2 * buffer_.size(), kMostBufferBytes));
   }
   WaitForRest();
+}
+
+void StreamConnection::MeasurePace(size_t read) {
+  paced_bytes_ += read;
+  if (paced_bytes_ < kPacedBytes) return;
+  const MonoTime now = loop_->now();
+  fast_ = now - paced_since_ < kPacedTime;
+  paced_bytes_ = 0;
+  paced_since_ = now;
 }
 
 void StreamConnection::MakeRoom() {
@@ -153,15 +172,34 @@ void StreamConnection::MakeRoom() {
 }
 
 void StreamConnection::WaitForRest() {
-  size_t rest = 0;
-  if (const size_t held = end_ - begin_; held >= wire::kLinkHeaderBytes) {
-    const auto header = std::span<const std::byte>(buffer_).subspan(begin_);
+  const size_t held = end_ - begin_;
+  size_t rest = 0;                                               // of the message that has begun
+  size_t followers = following_ > held ? following_ - held : 0;  // behind it
+  if (held >= wire::kLinkHeaderBytes) {
+    const auto header = std::span<const std::byte>(buffer_).subspan(begin_, wire::kLinkHeaderBytes);
     rest = wire::kLinkHeaderBytes + wire::GetLe<uint32_t>(header, kPayloadLengthAt) - held;
+    followers = admitted_ ? wire::BytesFollowing(header) : 0;
   }
-  const int low_water = rest < kShortRest ? 1 : static_cast<int>(rest);
+  if (!patient_ || fast_) followers = 0;
+  const size_t awaited = std::min(rest + followers, kMostReadAtOnce);
+  if (followers != 0) WatchFollowers();
+  const int low_water = awaited < kShortRest ? 1 : static_cast<int>(awaited);
   if (low_water == low_water_) return;
   low_water_ = low_water;
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVLOWAT, &low_water, sizeof(low_water));
+}
+
+void StreamConnection::WatchFollowers() {
+  if (followers_timer_) return;
+  reads_watched_ = reads_;
+  followers_timer_ = loop_->AddTimer(loop_->now() + kLongestWait, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->followers_timer_.reset();
+    if (self->state_ != State::kOpen) return;
+    if (self->reads_ == self->reads_watched_) self->patient_ = false;
+    self->WaitForRest();
+  });
 }
 
 bool StreamConnection::Deliver() {
@@ -175,6 +213,8 @@ bool StreamConnection::Deliver() {
       return false;
     }
     if (rest.size() < wire::kLinkHeaderBytes + payload) break;
+    following_ = admitted_ ? wire::BytesFollowing(rest.first(wire::kLinkHeaderBytes)) : 0;
+    patient_ = true;
     if (const auto events = events_) {
       events->OnMessage(rest.first(wire::kLinkHeaderBytes),
                         rest.subspan(wire::kLinkHeaderBytes, payload));
@@ -224,7 +264,10 @@ void StreamConnection::Flush() {
     const ssize_t sent = ::sendmsg(fd_.get(), &batch, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && WouldBlock()) return WatchFor(EPOLLIN | EPOLLOUT);
     if (sent < 0) {
-      return CloseWith(absl::UnavailableError(words_.broken + std::strerror(errno)));
+      const Status why = absl::UnavailableError(words_.broken + std::strerror(errno));
+      // The peer may have said before why it closes the connection.
+      TakeMessages();
+      return CloseWith(why);
     }
     line_.Sent(fd_.get(), static_cast<size_t>(sent), [this] { return words_.description; });
     sent_of_first_ += static_cast<size_t>(sent);
@@ -241,6 +284,8 @@ void StreamConnection::Flush() {
 void StreamConnection::CloseWith(const Status& reason) {
   if (state_ == State::kClosed) return;
   state_ = State::kClosed;
+  if (followers_timer_) loop_->CancelTimer(*followers_timer_);
+  followers_timer_.reset();
   if (std::exchange(watched_, 0) != 0) loop_->Unwatch(fd_.get());
   OnClosing();
   fd_.Reset();

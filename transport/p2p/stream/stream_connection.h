@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -94,8 +95,13 @@ class StreamConnection : public internal::Connection,
   void TakeMessages();
   // Makes room behind the received bytes for the rest of the message that has begun.
   void MakeRoom();
-  // Has the kernel wake this side only when the message that has begun is whole.
+  // Takes note that `read` bytes more came, for fast_.
+  void MeasurePace(size_t read);
+  // Has the kernel wake this side only when the message that has begun is whole, and those are that
+  // the peer says follow at once.
   void WaitForRest();
+  // Waits for the followers no longer than kLongestWait: they may not come.
+  void WatchFollowers();
   // Delivers the messages in the buffer that have arrived whole. False: the connection is closed,
   // or is_garbled_.
   bool Deliver();
@@ -113,7 +119,16 @@ class StreamConnection : public internal::Connection,
   std::shared_ptr<internal::ConnectionEvents> events_;
   std::vector<std::byte> buffer_;
   size_t begin_ = 0, end_ = 0;  // received bytes that were not delivered: a part of buffer_
-  int low_water_ = 1;           // SO_RCVLOWAT
+  bool admitted_ = false;       // the peer has proved itself
+  size_t following_ = 0;        // bytes that follow the delivered messages at once
+  bool patient_ = true;         // waits for these, and for those behind the message that has begun
+  // The line is so fast that waiting for followers saves nothing.
+  bool fast_ = false;
+  size_t paced_bytes_ = 0;  // read since paced_since_
+  MonoTime paced_since_;
+  int low_water_ = 1;                       // SO_RCVLOWAT
+  uint64_t reads_ = 0, reads_watched_ = 0;  // calls that read something: now, at the timer's start
+  std::optional<EventLoop::TimerId> followers_timer_;
   bool is_garbled_ = false;  // the received bytes are not a message; nothing after them can be read
   std::deque<Waiting> waiting_;
   size_t sent_of_first_ = 0;

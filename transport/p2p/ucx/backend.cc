@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/address.h"
 #include "base/log.h"
 #include "transport/p2p/core/transport_core.h"
 #include "transport/p2p/ucx/connection.h"
@@ -62,7 +63,7 @@ class UcxBackend : public internal::Backend, public Poller {
 
   StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) override {
     const StatusOr<SocketAddress> numeric = ParseAddress(address, /*resolve=*/false);
-    if (numeric.ok()) LH_RETURN_IF_ERROR(CheckFamily(*numeric));
+    LH_RETURN_IF_ERROR(numeric.ok() ? CheckFamily(*numeric) : ParseHostPort(address).status());
     const auto connection = UcxConnection::Create(loop_, worker_, table_, address_, address);
     if (numeric.ok()) {
       connection->Connect(*numeric);

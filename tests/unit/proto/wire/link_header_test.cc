@@ -25,7 +25,8 @@ LinkHeader Example() {
           .lane = 1,
           .sequence = 0x0102030405060708,
           .acknowledgement = 0x1112131415161718,
-          .credits = 0x21222324,
+          .credits = 0x222324,
+          .following = 0x21,
           .link_id = 0x3132333435363738};
 }
 
@@ -38,10 +39,30 @@ Bytes Encode(const LinkHeader& header, const std::string& payload) {
 TEST(LinkHeaderTest, GoldenBytes) {
   longhaul::testing::ExpectGolden(GOLDEN_DIR, "link_header", kLinkVersionMax,
                                   Encode(Example(), "payload"));
-  LinkHeader old = Example();
-  old.version = kLinkVersionMin;
-  longhaul::testing::ExpectGolden(GOLDEN_DIR, "link_header", kLinkVersionMin,
-                                  Encode(old, "payload"));
+  for (uint16_t version = kLinkVersionMin; version < kLinkVersionMax; ++version) {
+    LinkHeader old = Example();
+    old.version = version;
+    old.credits = 0x21222324;
+    longhaul::testing::ExpectGolden(GOLDEN_DIR, "link_header", version, Encode(old, "payload"));
+  }
+}
+
+TEST(LinkHeaderTest, AnOldFrameHasLargerCreditsAndNothingFollows) {
+  LinkHeader header = Example();
+  header.version = kLinkVersionOfFollowing - 1;
+  header.credits = 0x21222324;
+  const std::string payload = "payload";
+  const Bytes bytes = Encode(header, payload);
+  const auto decoded = DecodeLinkHeader(bytes, BytesOf(payload));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->credits, 0x21222324u);
+  EXPECT_EQ(decoded->following, 0);
+  EXPECT_EQ(BytesFollowing(bytes), 0u);
+}
+
+TEST(LinkHeaderTest, BytesFollowingAreThoseOfWholeFrames) {
+  const std::string payload(1000, 'p');
+  EXPECT_EQ(BytesFollowing(Encode(Example(), payload)), 0x21 * (kLinkHeaderBytes + 1000));
 }
 
 // The tag is for whoever seals it; a checksum would tell of what he encrypts.
@@ -74,6 +95,7 @@ TEST(LinkHeaderTest, RoundTrip) {
   EXPECT_EQ(decoded->sequence, Example().sequence);
   EXPECT_EQ(decoded->acknowledgement, Example().acknowledgement);
   EXPECT_EQ(decoded->credits, Example().credits);
+  EXPECT_EQ(decoded->following, Example().following);
   EXPECT_EQ(decoded->link_id, Example().link_id);
   EXPECT_EQ(decoded->payload_bytes, payload.size());
 }
@@ -142,12 +164,12 @@ TEST(LinkHeaderTest, LanesThatThereAreNot) {
 }
 
 TEST(LinkHeaderTest, OtherVersionsNameTheRange) {
-  for (const uint16_t version : {0, 1, 4, 65535}) {
+  for (const uint16_t version : {0, 1, 5, 65535}) {
     LinkHeader header = Example();
     header.version = version;
     const Status status = DecodeLinkHeader(Encode(header, ""), {}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(Message(status)), HasSubstr("versions 2 to 3"));
+    EXPECT_THAT(std::string(Message(status)), HasSubstr("versions 2 to 4"));
     EXPECT_THAT(std::string(Message(status)), HasSubstr(std::to_string(version)));
   }
 }

@@ -35,7 +35,6 @@ TEST(LossWatchTest, LossesOfALongLineThatIsNotFullDecide) {
   Line line;
   EXPECT_FALSE(line.Step(watch, 1));
   EXPECT_FALSE(line.Step(watch, 0));
-  EXPECT_FALSE(line.Step(watch, 1));
   EXPECT_TRUE(line.Step(watch, 1));
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(line.Step(watch, 1)) << "decided once";
 }
@@ -44,7 +43,22 @@ TEST(LossWatchTest, ManySegmentsOfOneLossAreOneLoss) {
   LossWatch watch;
   Line line;
   EXPECT_FALSE(line.Step(watch, 400));
-  EXPECT_FALSE(line.Step(watch, 300));
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(line.Step(watch, 0));
+}
+
+// The kernel counts a segment as sent again before the peer says that it had it.
+TEST(LossWatchTest, WhatThePeerHadIsNoLoss) {
+  LossWatch watch;
+  LineSample sample{.segments_sent = 100,
+                    .segments_resent = 1,
+                    .round_trip = absl::Milliseconds(51),
+                    .shortest_round_trip = absl::Milliseconds(50)};
+  EXPECT_FALSE(watch.Take(sample));
+  for (int i = 0; i < 10; ++i) {
+    sample.segments_sent += 100;
+    sample.segments_resent = i % 2;
+    EXPECT_FALSE(watch.Take(sample));
+  }
 }
 
 TEST(LossWatchTest, AFullQueueLosesPacketsToo) {
@@ -62,8 +76,16 @@ TEST(LossWatchTest, AShortLineRecoversSoon) {
   EXPECT_GT(watch.bytes_to_next_sample(), LossWatch().bytes_to_next_sample());
   // The first round trips may have been of a line that was just set up.
   line.shortest = absl::Milliseconds(50);
-  for (int i = 0; i < LossWatch::kLosses - 1; ++i) EXPECT_FALSE(line.Step(watch, 1));
+  EXPECT_FALSE(line.Step(watch, 1));
   EXPECT_TRUE(line.Step(watch, 1));
+}
+
+// Steps without a loss, of this many segments in all.
+bool StepWithoutLoss(LossWatch& watch, Line& line, uint64_t segments) {
+  for (uint64_t i = 0; i < segments; i += 100) {
+    if (line.Step(watch, 0)) return true;
+  }
+  return false;
 }
 
 TEST(LossWatchTest, FewLossesInManySegmentsDoNotMatter) {
@@ -71,8 +93,18 @@ TEST(LossWatchTest, FewLossesInManySegmentsDoNotMatter) {
   Line line;
   for (uint64_t i = 0; i < 20; ++i) {
     EXPECT_FALSE(line.Step(watch, 1));
-    for (uint64_t k = 0; k < LossWatch::kSegments / 200; ++k) EXPECT_FALSE(line.Step(watch, 0));
+    EXPECT_FALSE(StepWithoutLoss(watch, line, LossWatch::kSegmentsOfThree / 2));
   }
+}
+
+TEST(LossWatchTest, ThreeLossesMayBeFartherApartThanTwo) {
+  LossWatch watch;
+  Line line;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(line.Step(watch, 1));
+    EXPECT_FALSE(StepWithoutLoss(watch, line, 2 * LossWatch::kSegmentsOfTwo));
+  }
+  EXPECT_TRUE(line.Step(watch, 1));
 }
 
 // Two ends of a TCP connection over loopback.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <span>
+
 namespace longhaul::transport::internal {
 namespace {
 
@@ -75,6 +78,56 @@ TEST(OutboxTest, KnowsWhetherAFrameWaitsForACreditOrForTheConnection) {
   EXPECT_TRUE(out.waits_for_credit());
   ASSERT_TRUE(out.OnAcknowledgement(1, 1, &finished).ok());
   EXPECT_FALSE(out.waits_for_credit());
+}
+
+// A frame of `bytes` that the next one continues, or not.
+void PushPart(Outbox& out, bool continues, size_t bytes = 100) {
+  static constexpr std::array<std::byte, 200> kBytes{};
+  out.Push({.header = {}, .body = std::span(kBytes).first(bytes), .continues = continues},
+           [](const Status&) {});
+}
+
+TEST(OutboxTest, KnowsWhatFollowsOfTheMessage) {
+  Outbox out(8);
+  EXPECT_EQ(out.Following(4), 0u);
+  for (int i = 0; i < 5; ++i) PushPart(out, /*continues=*/i != 3);
+  ASSERT_NE(out.Take(), nullptr);
+  EXPECT_EQ(out.Following(4), 3u);
+  EXPECT_EQ(out.Following(2), 2u);
+  for (int i = 0; i < 2; ++i) ASSERT_NE(out.Take(), nullptr);
+  EXPECT_EQ(out.Following(4), 1u);
+  ASSERT_NE(out.Take(), nullptr);
+  EXPECT_EQ(out.Following(4), 0u) << "the message's last frame";
+  ASSERT_NE(out.Take(), nullptr);
+  EXPECT_EQ(out.Following(4), 0u) << "the rest is not here yet";
+  PushPart(out, false);
+  EXPECT_EQ(out.Following(4), 1u);
+}
+
+TEST(OutboxTest, WhatFollowsIsAsLong) {
+  Outbox out(8);
+  PushPart(out, true);
+  PushPart(out, true);
+  PushPart(out, false, /*bytes=*/99);
+  ASSERT_NE(out.Take(), nullptr);
+  EXPECT_EQ(out.Following(4), 1u);
+}
+
+// A receiver that waited for the fourth frame would never grant its credit.
+TEST(OutboxTest, WhatFollowsNeedsNoFurtherCredit) {
+  Outbox out(3);
+  for (int i = 0; i < 6; ++i) PushPart(out, true);
+  ASSERT_NE(out.Take(), nullptr);
+  EXPECT_EQ(out.Following(4), 2u);
+  Frames finished;
+  ASSERT_TRUE(out.OnAcknowledgement(1, 3, &finished).ok());
+  EXPECT_EQ(out.Following(4), 0u) << "nothing of what was sent is here any more";
+  ASSERT_NE(out.Take(), nullptr);
+  EXPECT_EQ(out.Following(4), 2u);
+  // On a new connection, frames that were sent need none.
+  ASSERT_TRUE(out.Resume(1, 1, &finished).ok());
+  ASSERT_NE(out.Take(), nullptr);
+  EXPECT_EQ(out.Following(4), 2u);
 }
 
 TEST(OutboxTest, RefusesWhatWasNeverSent) {

@@ -92,6 +92,25 @@ TEST(UcxFactoryTest, RefusesIpv6OnBothSides) {
   }
 }
 
+// No name server is asked, and nobody waits for the deadline.
+TEST(UcxFactoryTest, DialsNothingThatIsNoAddress) {
+  const auto transport = CreateTransport({.bind_address = "127.0.0.1:0"});
+  ASSERT_TRUE(transport.ok()) << transport.status();
+  for (const std::string bad : {"", "here", "127.0.0.1:http", ":7000", "::1:7000"}) {
+    Notification done;
+    Status status;
+    (*transport)
+        ->Dial({bad}, Key(), "secret", std::make_shared<QuietHandler>(), {},
+               Deadline::After(absl::Hours(1)), [&](const auto& link) {
+                 status = link.status();
+                 done.Notify();
+               });
+    ASSERT_TRUE(done.WaitFor(kPatience)) << bad;
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(Words(status), HasSubstr("expected host:port"));
+  }
+}
+
 TEST(UcxFactoryTest, SaysWhichPortItGot) {
   const auto transport = CreateTransport({.bind_address = "127.0.0.1:0"});
   ASSERT_TRUE(transport.ok()) << transport.status();

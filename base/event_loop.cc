@@ -151,8 +151,10 @@ bool EventLoop::ArmTimer() {
 
 void EventLoop::Wait(bool block) {
   const int timeout_ms = block && ArmTimer() ? -1 : 0;
+  if (watched_ && timeout_ms != 0) watched_->Rests();
   std::array<epoll_event, 16> events;
   const int count = epoll_wait(epoll_fd_.get(), events.data(), events.size(), timeout_ms);
+  if (watched_) watched_->Turned();
   // A callback may close a descriptor and watch another one of the same number, which the events of
   // the old one behind it are not for.
   std::array<std::shared_ptr<std::function<void(uint32_t)>>, events.size()> watched;
@@ -170,6 +172,7 @@ void EventLoop::Wait(bool block) {
 
 void EventLoop::Run() {
   thread_id_.store(std::this_thread::get_id());
+  if (watched_) watched_->Turned();
   while (true) {
     RunTasks();
     const bool more = RunPoller();
@@ -188,6 +191,7 @@ void EventLoop::Run() {
     Wait(idle);
   }
   timers_.clear();
+  watched_.reset();
 }
 
 void EventLoop::Stop() {
@@ -210,8 +214,10 @@ EventLoopThread::EventLoopThread(std::shared_ptr<EventLoop> loop) : loop_(std::m
   pthread_setname_np(thread_.native_handle(), "lh-loop");
 }
 
-StatusOr<std::shared_ptr<EventLoopThread>> EventLoopThread::Start() {
+StatusOr<std::shared_ptr<EventLoopThread>> EventLoopThread::Start(const std::string& watched_as,
+                                                                  absl::Duration limit) {
   LH_ASSIGN_OR_RETURN(std::shared_ptr<EventLoop> loop, EventLoop::Create());
+  if (!watched_as.empty()) loop->watched_.emplace(watched_as, limit);
   return std::shared_ptr<EventLoopThread>(new EventLoopThread(std::move(loop)));
 }
 

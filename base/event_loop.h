@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "base/watchdog.h"
 
 namespace longhaul {
 
@@ -101,6 +102,7 @@ class EventLoop {
   const UniqueFd timer_fd_;
   MonoTime armed_for_ = MonoTime::max();  // when timer_fd_ becomes readable
   std::atomic<std::thread::id> thread_id_;
+  std::optional<WatchedLoop> watched_;  // used by Run
 
   std::mutex mutex_;  // guards the three members below
   std::vector<Task> tasks_;
@@ -116,9 +118,11 @@ class EventLoop {
 
 class EventLoopThread {
  public:
-  // Starts a thread that runs a new loop. Signals are blocked in the thread. Errors: those of
-  // EventLoop::Create.
-  static StatusOr<std::shared_ptr<EventLoopThread>> Start();
+  // Starts a thread that runs a new loop. Signals are blocked in the thread. `watched_as`: a name
+  // for the watchdog (watchdog.h): the loop hangs if one round of its callbacks takes longer than
+  // `limit`. Empty: nobody watches the loop. Errors: those of EventLoop::Create.
+  static StatusOr<std::shared_ptr<EventLoopThread>> Start(const std::string& watched_as = "",
+                                                          absl::Duration limit = kLoopHangs);
   ~EventLoopThread();
   EventLoopThread(const EventLoopThread&) = delete;
   EventLoopThread& operator=(const EventLoopThread&) = delete;

@@ -2,10 +2,10 @@
 // hear that it is gone, instead of waiting for it. Tells systemd meanwhile that the process is
 // well.
 //
-//   WatchedLoop watched("shell", absl::Seconds(10));
-//   while (...) { watched.Turned(); ... }     // at least once a second while there is nothing to
-//   do
+//   WatchedLoop watched("shell");
+//   while (...) { watched.Turned(); ... }
 //
+// A loop that waits without a limit says so (Rests, WaitsForOthers), or turns once a second.
 // All loops of the process register here. Without a Watchdog nobody looks at them, as in tests.
 #pragma once
 
@@ -26,12 +26,15 @@
 
 namespace longhaul {
 
+// How long a loop may stand still before it hangs: two leases of a leader.
+inline constexpr absl::Duration kLoopHangs = absl::Seconds(10);
+
 // A loop that has to turn. Its thread calls all methods, but for the constructor and the
 // destructor.
 class WatchedLoop {
  public:
   // `limit`: a loop that does not turn for so long hangs. It is watched from its first turn on.
-  WatchedLoop(std::string name, absl::Duration limit);
+  explicit WatchedLoop(std::string name, absl::Duration limit = kLoopHangs);
   ~WatchedLoop();
   WatchedLoop(const WatchedLoop&) = delete;
   WatchedLoop& operator=(const WatchedLoop&) = delete;
@@ -64,6 +67,13 @@ class WaitsForOthers {
  private:
   std::shared_ptr<void> loop_;
 };
+
+// Returns what `call` returns, which waits for another machine as long as it takes.
+template <class Call>
+auto AwaitOthers(const Call& call) {
+  const WaitsForOthers waits;
+  return call();
+}
 
 // Looks at all loops of the process. Time counts by looks, each of which stands for at most two
 // seconds: so a process or machine that was stopped as a whole is not blamed. Not thread-safe.

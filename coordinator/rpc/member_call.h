@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "base/status.h"
 #include "base/work_threads.h"
 #include "coordinator/rpc/refuse_caller.h"
@@ -21,7 +22,7 @@
 namespace longhaul::coordinator {
 
 // How long a caller waits for a change to be stored.
-inline constexpr std::chrono::seconds kMemberCallLimit{4};
+inline constexpr std::chrono::milliseconds kMemberCallLimit{4000};
 
 // Keeps itself alive until gRPC is done with it and its work has ended. The work goes on if the
 // caller goes away, or does not wait so long.
@@ -33,18 +34,18 @@ class MemberCall : public grpc::ServerUnaryReactor {
 
   // Calls with the same `key` are worked on one after the other. `reply` belongs to the call.
   // `refuses_late`: errors of the work are told late (refuse_caller.h), so that nobody tries
-  // secrets as fast as the network carries them.
+  // secrets as fast as the network carries them. `limit`: how long the caller waits.
   static MemberCall* Start(WorkThreads* threads, const std::string& key, Reply* reply, Work work,
-                           bool refuses_late = false) {
+                           bool refuses_late, std::chrono::milliseconds limit) {
     // Not make_shared: the constructor is private.
     std::shared_ptr<MemberCall> call(new MemberCall(reply, refuses_late));
     MemberCall* const raw = call.get();
     raw->self_ = call;
     // The alarm keeps its function, so the function gives the call up once it has run.
     const auto late = std::make_shared<std::shared_ptr<MemberCall>>(call);
-    raw->alarm_.Set(std::chrono::system_clock::now() + kMemberCallLimit, [late](bool due) {
+    raw->alarm_.Set(std::chrono::system_clock::now() + limit, [late, limit](bool due) {
       const std::shared_ptr<MemberCall> waiting = std::exchange(*late, nullptr);
-      if (due) waiting->End(TakesLong());
+      if (due) waiting->End(TakesLong(limit));
     });
     threads->Add(
         key, [call, work = std::move(work)] { call->End(work()); },
@@ -63,30 +64,30 @@ class MemberCall : public grpc::ServerUnaryReactor {
  private:
   MemberCall(Reply* reply, bool refuses_late) : reply_(reply), refuses_late_(refuses_late) {}
 
-  static Status TakesLong() {
+  static Status TakesLong(std::chrono::milliseconds limit) {
     return Unavailable(
-        "this takes longer than {} s: the disk or the other coordinator does not answer; whether "
-        "it is stored is not known yet; look at the members, and try again",
-        kMemberCallLimit.count());
+        "this takes longer than {}: the disk or the other coordinator does not answer; whether it "
+        "is stored is not known yet; look at the members, and try again",
+        absl::FormatDuration(absl::FromChrono(limit)));
   }
 
   void End(StatusOr<Reply> result) {
+    const Status status = result.status();
     {
       const std::lock_guard lock(mutex_);
       if (std::exchange(ended_, true)) return;
       if (result.ok()) *reply_ = *std::move(result);
     }
-    if (result.ok() || !refuses_late_) return Finish(ToGrpc(result.status()));
+    if (status.ok() || !refuses_late_) return Finish(ToGrpc(status));
     if (++waiting_refusals > kMaxWaitingRefusals) {
       --waiting_refusals;
-      return Finish(ToGrpc(result.status()));
+      return Finish(ToGrpc(status));
     }
     // This object lives until Finish was called.
-    refusal_.Set(std::chrono::system_clock::now() + kRefusalDelay,
-                 [this, status = result.status()](bool /*due*/) {
-                   --waiting_refusals;
-                   Finish(ToGrpc(status));
-                 });
+    refusal_.Set(std::chrono::system_clock::now() + kRefusalDelay, [this, status](bool /*due*/) {
+      --waiting_refusals;
+      Finish(ToGrpc(status));
+    });
   }
 
   Reply* const reply_;

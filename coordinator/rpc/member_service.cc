@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/peer_log.h"
 #include "coordinator/rpc/intake.h"
-#include "coordinator/rpc/member_call.h"
 #include "coordinator/rpc/serve.h"
 #include "coordinator/rpc/stored_reply.h"
 #include "proto/identity/certificate.h"
@@ -62,7 +61,8 @@ Unary* MemberServiceImpl::Later(const std::string& key, Reply* reply,
   // Counted until its work has run or was dropped.
   const auto counted = std::shared_ptr<void>(nullptr, [this](void*) { --waiting_; });
   return MemberCall<Reply>::Start(
-      &threads_, key, reply, [counted, work = std::move(work)] { return work(); }, refuses_late);
+      &threads_, key, reply, [counted, work = std::move(work)] { return work(); }, refuses_late,
+      limit_);
 }
 
 Unary* MemberServiceImpl::Join(Context* context, const v1::JoinRequest* request,

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/work_threads.h"
 #include "coordinator/rpc/gate.h"
+#include "coordinator/rpc/member_call.h"
 #include "coordinator/store/audit.h"
 #include "coordinator/store/members.h"
 #include "longhaul/v1/member.grpc.pb.h"
@@ -28,14 +30,16 @@ inline constexpr size_t kMaxMemberCalls = 1024;
 class MemberServiceImpl : public v1::MemberService::CallbackService {
  public:
   // All pointers must outlive the server. `authorities` and `members` are null without TLS.
-  // `lifetime`: how long a new certificate is valid.
+  // `lifetime`: how long a new certificate is valid. `limit`: how long the caller of a change waits
+  // at most; tests shorten it.
   MemberServiceImpl(Gate* gate, const Authorities* authorities, Members* members, Audit* audit,
-                    absl::Duration lifetime)
+                    absl::Duration lifetime, std::chrono::milliseconds limit = kMemberCallLimit)
       : gate_(gate),
         authorities_(authorities),
         members_(members),
         audit_(audit),
-        lifetime_(lifetime) {}
+        lifetime_(lifetime),
+        limit_(limit) {}
 
   using Context = grpc::CallbackServerContext;
   grpc::ServerUnaryReactor* Join(Context* context, const v1::JoinRequest* request,
@@ -68,6 +72,7 @@ class MemberServiceImpl : public v1::MemberService::CallbackService {
   Members* const members_;
   Audit* const audit_;
   const absl::Duration lifetime_;
+  const std::chrono::milliseconds limit_;
   std::atomic<size_t> waiting_{0};
   WorkThreads threads_{2};  // last: destroyed before what its work uses
 };

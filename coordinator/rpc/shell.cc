@@ -23,9 +23,8 @@ constexpr size_t kUploadThreads = 2;
 constexpr size_t kSubmitThreads = 2;
 // How often the disk is looked at, and how long a write waits for room before it is tried again.
 constexpr absl::Duration kDiskCheck = absl::Seconds(1);
-// The loop turns at least so often, and hangs if it does not for two leases.
+// The loop turns at least so often.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
-constexpr absl::Duration kHangs = absl::Seconds(10);
 
 RunId NewRunId(const std::string& name) {
   constexpr std::string_view kDigits = "abcdefghijkmnpqrstuvwxyz23456789";  // 32, no lookalikes
@@ -65,7 +64,7 @@ Shell::Shell(Store* store, const BlobStore* blobs, const BlobStore* copies, Data
       limits_(limits),
       places_(limits),
       state_(std::move(state)),
-      watched_("shell", kHangs),
+      watched_("shell"),
       // Tick at once: the state may have to act on the runs that it found in the store.
       wake_at_(Now()),
       chores_(std::move(preparer), copies, &disk_threads_,
@@ -122,7 +121,7 @@ Status Shell::failure() const {
   return failure_;
 }
 
-void Shell::SetSure(Status sure) {
+void Shell::SetSure(const Status& sure) {
   {
     const std::lock_guard lock(sure_mutex_);
     sure_ = sure;
@@ -171,13 +170,13 @@ StatusOr<SessionId> Shell::Join(const std::shared_ptr<SessionSink>& sink, v1::He
   // One lock for both: the state must hear of the session before anything that the session says.
   const SessionId session(++last_session_);
   sessions_.emplace(session, sink);
-  events_.push_back(event::WorkerJoined{session, std::move(hello)});
-  work_.notify_one();
+  PostLocked(event::WorkerJoined{session, std::move(hello)});
   return session;
 }
 
 void Shell::Say(SessionId session, v1::WorkerMessage message) {
-  Post(event::WorkerSaid{session, std::move(message)});
+  const absl::Duration wait = message.has_heartbeat() ? kHeartbeatWait : absl::ZeroDuration();
+  Post(event::WorkerSaid{session, std::move(message)}, wait);
 }
 
 void Shell::Leave(SessionId session, std::string why, bool for_good) {
@@ -188,12 +187,19 @@ void Shell::CopyStored(std::optional<WorkerId> from, std::string sha256) {
   Post(event::CopyStored{std::move(from), std::move(sha256)});
 }
 
-bool Shell::Post(Event event) {
+bool Shell::Post(Event event, absl::Duration wait) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return false;
-  events_.push_back(std::move(event));
-  work_.notify_one();
+  PostLocked(std::move(event), wait);
   return true;
+}
+
+void Shell::PostLocked(Event event, absl::Duration wait) {
+  events_.push_back(std::move(event));
+  const MonoTime due = Now() + wait;
+  if (due >= events_due_) return;  // the loop wakes up before
+  events_due_ = due;
+  work_.notify_one();
 }
 
 RequestId Shell::Submit(RunSpec spec, v1::SubmitRequest request, Submitter by,
@@ -259,11 +265,13 @@ bool Shell::WaitForWork(std::vector<Event>* events, std::vector<std::function<vo
     }
     if (stopping_) return false;
     const bool wake = wake_at_.has_value() && *wake_at_ <= now;
-    if (!events_.empty() || !due->empty() || wake) {
+    if (events_due_ <= now || !due->empty() || wake) {
       events->swap(events_);
+      events_due_ = MonoTime::max();
       return true;
     }
-    MonoTime until = std::min(now + kLongestWait, wake_at_.value_or(MonoTime::max()));
+    MonoTime until =
+        std::min({now + kLongestWait, events_due_, wake_at_.value_or(MonoTime::max())});
     if (!timers_.empty()) until = std::min(until, timers_.begin()->first);
     // Checks everything again after each wake-up, so no new timer or event is missed.
     work_.wait_until(lock, until.ToChrono());

@@ -75,6 +75,8 @@ class Shell {
   using ServeScopes = std::function<void(std::vector<std::string> scopes)>;
   // How long a query waits for the store to have what it shows.
   static constexpr absl::Duration kStoreWait = absl::Milliseconds(50);
+  // How long a heartbeat may wait, so that a tick takes those of many workers.
+  static constexpr absl::Duration kHeartbeatWait = absl::Milliseconds(100);
   // How often workers hear that the coordinator leads.
   static constexpr absl::Duration kLeaderBeat = absl::Seconds(2);
   // Maximum number of workers' sessions, and of waiting CLI calls of each kind.
@@ -155,7 +157,7 @@ class Shell {
   // answered that their outcome is not known yet, and workers get no beats. Queries are answered
   // all the same. OK at the beginning. Does not end the store's wait for a change under way, about
   // which the replicator decides.
-  void SetSure(Status sure);
+  void SetSure(const Status& sure);
   Status sure() const;
 
   // ---- Queries
@@ -212,8 +214,10 @@ class Shell {
   bool WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due);
   static Status Stopping();
   static Status OutcomeUnknown(const Status& unsure);
-  // False: the shell is stopping, and drops the event.
-  bool Post(Event event);
+  // False: the shell is stopping, and drops the event. `wait`: how long the loop may leave it, and
+  // what comes before it.
+  bool Post(Event event, absl::Duration wait = absl::ZeroDuration());
+  void PostLocked(Event event, absl::Duration wait = absl::ZeroDuration());
   void TellTaken(const std::vector<Event>& events);
   Status TickOnce(std::vector<Event> events, std::vector<Command>* commands);
   // Stores the writes of a tick, without locks. Waits while the disk is full.
@@ -268,6 +272,7 @@ class Shell {
   mutable std::mutex mutex_;  // guards everything up to failure_
   std::condition_variable work_;
   std::vector<Event> events_;
+  MonoTime events_due_ = MonoTime::max();  // when the loop has to take them
   std::multimap<MonoTime, std::function<void()>> timers_;
   std::unordered_map<SessionId, std::shared_ptr<SessionSink>> sessions_;
   uint64_t last_session_ = 0;

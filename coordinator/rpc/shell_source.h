@@ -1,6 +1,7 @@
 // Reads the shell and its store for the dashboard. Thread-safe. Functions are documented at Source.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,11 +17,14 @@ namespace longhaul::coordinator {
 
 class ShellSource : public Source {
  public:
+  // Nobody looks through more, and ticks wait while thousands are listed.
+  static constexpr uint32_t kMostEnded = 500;
   // `shell` must outlive this object.
   explicit ShellSource(Shell* shell) : shell_(shell) {}
 
   std::vector<v1::RunStatus> Runs() const override {
-    return shell_->Read([&](const Views& views) { return views.Runs(); });
+    return shell_->Read(
+        [&](const Views& views) { return views.ListRuns({.most_ended = kMostEnded}).runs; });
   }
   StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const override {
     return shell_->Read([&](const Views& views) { return views.RunOf(id_or_name); });

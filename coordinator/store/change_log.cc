@@ -112,7 +112,11 @@ Status ChangeTrimmer::Added(sqlite::Database& database, uint64_t bytes, uint64_t
   ++changes_;
   bytes_ += bytes;
   trims_ |= changes_ > kept_.changes || bytes_ > kept_.bytes;
-  if (!trims_ || (pause_ > 0 && pause_-- > 0)) return absl::OkStatus();
+  if (!trims_) return absl::OkStatus();
+  if (pause_ > 0) {
+    --pause_;
+    return absl::OkStatus();
+  }
   // The newest stays, whatever its size: it says where the store stands.
   LH_ASSIGN_OR_RETURN(sqlite::Statement oldest,
                       database.Prepare("SELECT number, length(bytes) FROM changes WHERE number<=?1 "

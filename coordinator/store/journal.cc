@@ -23,14 +23,19 @@ Status Journal::Open(sqlite::Database& database) {
   return absl::OkStatus();
 }
 
+// Whoever holds it may be waiting for the other coordinator.
+std::unique_lock<std::mutex> Journal::LockToWrite() {
+  return AwaitOthers([this] { return std::unique_lock(mutex_); });
+}
+
 Status Journal::Write(sqlite::Database& database, absl::FunctionRef<Status()> write,
                       Written* written) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = LockToWrite();
   return WriteLocked(database, write, /*begins_term=*/false, written);
 }
 
 Status Journal::BeginTerm(sqlite::Database& database, const TermBegun& begun, Written* written) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = LockToWrite();
   Replicator* const replicator = replicator_;
   if (replicator == nullptr) {
     return absl::InternalError("a term begins with a replicator, and the journal has none");

@@ -82,6 +82,7 @@ class Journal {
   void Close();
 
  private:
+  std::unique_lock<std::mutex> LockToWrite();
   Status WriteLocked(sqlite::Database& database, absl::FunctionRef<Status()> write,
                      bool begins_term, Written* written);
   Status ApplyTail(sqlite::Database& database);

@@ -46,7 +46,8 @@ grpc::ChannelArguments Arguments(absl::Duration connect_limit) {
     arguments.SetInt(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS,
                      static_cast<int>(absl::ToInt64Milliseconds(connect_limit)));
   }
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
+  // Short, so that many workers are back soon after their coordinator is.
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;

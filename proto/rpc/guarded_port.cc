@@ -53,7 +53,7 @@ void GuardedPort::TurnInTime() {
 }
 
 Status GuardedPort::Open(const std::string& address) {
-  LH_ASSIGN_OR_RETURN(thread_, EventLoopThread::Start());
+  LH_ASSIGN_OR_RETURN(thread_, EventLoopThread::Start("connections"));
   Status status;
   thread_->RunAndWait([&] {
     auto listener = Listener::Create(thread_->loop(), address, [this](int fd) {

@@ -6,6 +6,7 @@
 #include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,7 +23,8 @@
 namespace longhaul {
 namespace {
 
-constexpr int kBacklog = 256;
+// A crowd may come within moments. What the kernel does not keep would try again after seconds.
+constexpr int kBacklog = 1024;
 constexpr int kAcceptsAtOnce = 16;
 // What a stranger may have under way, so that little comes between two looks at how much it was.
 // The window grows again when it is let in.
@@ -48,6 +50,13 @@ std::string TextOf(const sockaddr_storage& address) {
   }
   inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof(host));
   return fmt::format("[{}]:{}", host, ntohs(v6.sin6_port));
+}
+
+// Whether the other end has closed the connection already. Who floods a port does not wait, and
+// gRPC would begin a handshake for each.
+bool IsGone(int fd) {
+  pollfd ready{.fd = fd, .events = POLLRDHUP, .revents = 0};
+  return poll(&ready, 1, 0) != 0;
 }
 
 Status CannotListen(const std::string& address, int error) {
@@ -176,7 +185,7 @@ void Listener::Pause(int error) {
 }
 
 void Listener::Take(int fd, std::string peer) {
-  if (strangers_ < kMaxStrangers) return Begin(fd, std::move(peer));
+  if (strangers_.size() < kMaxStrangers) return Begin(fd, std::move(peer));
   waiting_.push_back({fd, std::move(peer)});
   ServeWaiting();
 }
@@ -187,19 +196,31 @@ bool Listener::IsCrowd() const {
 }
 
 void Listener::StrangerLeft(bool is_known) {
-  --strangers_;
   ++(is_known ? known_ : lost_);
-  if (strangers_ < kMaxStrangers / 2) known_ = lost_ = 0;
+  if (strangers_.size() < kMaxStrangers / 2) known_ = lost_ = 0;
+}
+
+std::pair<Listener::Connections::iterator, MonoTime> Listener::FirstTurn() {
+  std::pair first(strangers_.end(), MonoTime::max());
+  for (auto one = strangers_.begin(); one != strangers_.end(); ++one) {
+    const MonoTime ends = one->since + (one->has_spoken ? kTalkingStrangerTurn : kStrangerTurn);
+    if (ends < first.second) first = {one, ends};
+  }
+  return first;
 }
 
 void Listener::ServeWaiting() {
   if (is_serving_) return;  // a stranger that goes for another one calls this
   is_serving_ = true;
   while (!waiting_.empty()) {
-    if (strangers_ >= kMaxStrangers) {
-      const auto oldest = std::ranges::find(connections_, true, &Connection::stranger);
-      const MonoTime turn_ends = oldest->since + kStrangerTurn;
-      if (IsCrowd() && waiting_.size() <= kMaxWaitingStrangers && Now() < turn_ends) {
+    if (strangers_.size() >= kMaxStrangers) {
+      const bool is_crowd = IsCrowd() && waiting_.size() <= kMaxWaitingStrangers;
+      const auto [first, turn_ends] =
+          is_crowd ? FirstTurn() : std::pair(strangers_.begin(), MonoTime());
+      if (Now() < turn_ends) {
+        if (turn_timer_ && turn_ends < turn_timer_->first) {
+          loop_->CancelTimer(*std::exchange(turn_timer_, std::nullopt));
+        }
         if (!turn_timer_) {
           turn_timer_ = loop_->AddTimer(turn_ends, [this] {
             turn_timer_.reset();
@@ -208,7 +229,7 @@ void Listener::ServeWaiting() {
         }
         break;
       }
-      Forget(oldest);
+      Forget(first);
     }
     Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
@@ -218,24 +239,27 @@ void Listener::ServeWaiting() {
 }
 
 void Listener::Begin(int fd, std::string peer) {
+  if (IsGone(fd)) {
+    close(fd);
+    return;
+  }
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &kStrangerWindowBytes, sizeof(int));
   const int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  const auto connection = connections_.insert(
-      connections_.end(), {.peer = std::move(peer), .fd = second, .since = Now(), .timer = {}});
+  const auto connection = strangers_.insert(
+      strangers_.end(), {.peer = std::move(peer), .fd = second, .since = Now(), .timer = {}});
   const auto on_event = [this, connection](uint32_t events) { OnEvent(connection, events); };
   // Edges: told whenever more has come, although it is gRPC that reads.
   if (second < 0 || !loop_->Watch(second, EPOLLIN | EPOLLET, on_event).ok()) {
     close(fd);
     if (second >= 0) close(second);
-    connections_.erase(connection);
+    strangers_.erase(connection);
     return;
   }
   connection->timer = loop_->AddTimer(Now() + kStrangerLimit, [this, connection] {
     if (connection->stranger) Forget(connection);
   });
-  ++strangers_;
   by_peer_[connection->peer] = connection;
   hand_over_(fd);
 }
@@ -246,6 +270,7 @@ void Listener::OnEvent(Connections::iterator connection, uint32_t events) {
   tcp_info info{};
   socklen_t size = sizeof(info);
   getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &size);
+  connection->has_spoken = info.tcpi_bytes_received > 0;
   if (info.tcpi_bytes_received <= kMaxStrangerBytes) return;
   // In the loop's next round: it may have been let in already by a task that waits, and only then
   // have said so much.
@@ -258,11 +283,12 @@ void Listener::Forget(Connections::iterator connection) {
   loop_->Unwatch(connection->fd);
   shutdown(connection->fd, SHUT_RDWR);  // gRPC's descriptor sees it too, and is closed by gRPC
   close(connection->fd);
-  if (connection->stranger) StrangerLeft(/*is_known=*/false);
   const auto found = by_peer_.find(connection->peer);
   if (found != by_peer_.end() && found->second == connection) by_peer_.erase(found);
-  const std::string peer = connection->stranger ? "" : connection->peer;
-  connections_.erase(connection);
+  const bool was_stranger = connection->stranger;
+  const std::string peer = was_stranger ? "" : connection->peer;
+  (was_stranger ? strangers_ : known_connections_).erase(connection);
+  if (was_stranger) StrangerLeft(/*is_known=*/false);
   if (gone_ && !peer.empty()) gone_(peer);
   ServeWaiting();
 }
@@ -272,8 +298,9 @@ void Listener::Admit(const std::string& peer, const std::string& member,
   const auto found = by_peer_.find(peer);
   if (found == by_peer_.end() && gone_) gone_(peer);
   if (found == by_peer_.end() || !std::exchange(found->second->stranger, false)) return;
-  StrangerLeft(/*is_known=*/true);
   const auto connection = found->second;
+  known_connections_.splice(known_connections_.end(), strangers_, connection);
+  StrangerLeft(/*is_known=*/true);
   connection->member = member;
   loop_->CancelTimer(connection->timer);
   if (until) {
@@ -297,13 +324,14 @@ void Listener::CutAll() {
   if (turn_timer_) loop_->CancelTimer(*turn_timer_);
   turn_timer_.reset();
   for (const Waiting& one : std::exchange(waiting_, {})) close(one.fd);
-  while (!connections_.empty()) Forget(connections_.begin());
+  while (!strangers_.empty()) Forget(strangers_.begin());
+  while (!known_connections_.empty()) Forget(known_connections_.begin());
 }
 
 void Listener::CutMember(const std::string& member) {
-  for (auto next = connections_.begin(); next != connections_.end();) {
+  for (auto next = known_connections_.begin(); next != known_connections_.end();) {
     const auto connection = next++;
-    if (!connection->stranger && connection->member == member) Forget(connection);
+    if (connection->member == member) Forget(connection);
   }
 }
 

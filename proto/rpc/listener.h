@@ -34,9 +34,11 @@ namespace longhaul {
 inline constexpr size_t kMaxStrangers = 128;
 // Connections that wait until one of kMaxStrangers is known or gone. gRPC does not have them yet.
 inline constexpr size_t kMaxWaitingStrangers = 1024;
-// How long a stranger keeps its place from those that wait. A handshake takes milliseconds, but the
-// processor has many of them to do.
+// How long a stranger that says nothing keeps its place from those that wait.
 inline constexpr absl::Duration kStrangerTurn = absl::Seconds(2);
+// The same for one that has said something. A handshake takes milliseconds, but the processor has
+// many of them to do, and those that are cut begin anew.
+inline constexpr absl::Duration kTalkingStrangerTurn = absl::Seconds(6);
 // How long a connection may stay a stranger. This is enough for connecting, HTTP/2's greeting and
 // four messages on a long line. It is more than a data link's Acceptor allows.
 inline constexpr absl::Duration kStrangerLimit = absl::Seconds(8);
@@ -84,6 +86,7 @@ class Listener {
     std::string member = {};
     int fd = -1;
     bool stranger = true;
+    bool has_spoken = false;
     MonoTime since;
     EventLoop::TimerId timer;
   };
@@ -100,6 +103,8 @@ class Listener {
   void Begin(int fd, std::string peer);
   // Gives places to those that wait.
   void ServeWaiting();
+  // Returns the stranger whose turn ends first, and when.
+  std::pair<Connections::iterator, MonoTime> FirstTurn();
   bool IsCrowd() const;
   void StrangerLeft(bool is_known);
   void Pause(int error);
@@ -111,9 +116,8 @@ class Listener {
   const HandOver hand_over_;
   std::function<void(const std::string& peer)> gone_;
   int fd_;
-  Connections connections_;  // oldest first
+  Connections known_connections_, strangers_;  // oldest first
   std::unordered_map<std::string, Connections::iterator> by_peer_;
-  size_t strangers_ = 0;
   std::deque<Waiting> waiting_;  // oldest first
   // What became of strangers since there was no place for more: of a crowd most become known.
   size_t known_ = 0, lost_ = 0;

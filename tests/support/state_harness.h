@@ -126,8 +126,8 @@ inline v1::ShardReport ShardOf(uint64_t step, uint32_t stage, char digit = 'a') 
 class Coordinator {
  public:
   // `stored`: the runs that the coordinator finds in its store at the start.
-  explicit Coordinator(const std::vector<RunRecord>& stored = {}, StateOptions options = {})
-      : options_(std::move(options)) {
+  explicit Coordinator(const std::vector<RunRecord>& stored = {}, const StateOptions& options = {})
+      : options_(options) {
     options_.version = "1.2.3";
     for (const RunRecord& record : stored) Keep(record);
     state = std::make_unique<State>(options_, StoredRuns{.runs = stored}, 1, now);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/peer_log.h"
 #include "base/units.h"
+#include "base/watchdog.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::worker {
@@ -74,13 +75,16 @@ bool Session::Sleep(absl::Duration duration) {
 }
 
 void Session::Loop() {
+  WatchedLoop watched("session");
   while (true) {
+    watched.Turned();
     const SessionEnding ending = Connect();
     {
       const std::lock_guard lock(mutex_);
       if (!fatal_.ok() || closing_) return;
     }
     const NextDial next = order_.After(ending);
+    watched.Rests();
     if (next.pause > absl::ZeroDuration() && !Sleep(next.pause)) return;
   }
 }
@@ -88,7 +92,7 @@ void Session::Loop() {
 void Session::ReadLoop(Stream* stream, grpc::ClientContext* context) {
   v1::WorkerCommand command;
   bool noted = false;
-  while (stream->Read(&command)) {
+  while (AwaitOthers([&] { return stream->Read(&command); })) {
     if (!std::exchange(noted, true)) options_.access->NoteAuthority(*context);
     if (!HandleCommand(std::move(command))) {
       // Cancelled only here: after the coordinator has ended the stream, cancelling could hide its
@@ -122,26 +126,26 @@ SessionEnding Session::Connect() {
     outbox_.BeginSession();
   }
   const auto stub = stub_.Get();
-  const auto stream = stub->Session(&context);
+  const auto stream = AwaitOthers([&] { return stub->Session(&context); });
   const std::string address = stub_.address();
   // With a single coordinator the call has waited for a connection. An unreachable one of several
   // gets no hello: making it looks up names, which may take long.
   const bool reached = options_.access->alone() || !stub_.unreachable();
   v1::WorkerMessage hello;
   if (reached) {
-    *hello.mutable_hello() = options_.hello();
+    *hello.mutable_hello() = AwaitOthers(options_.hello);
     SayObeyed(terms_.obeyed(), hello.mutable_hello());
   }
-  if (reached && stream->Write(hello)) {
+  if (reached && AwaitOthers([&] { return stream->Write(hello); })) {
     // gRPC allows one read and one write at a time, so writing has a thread of its own.
     std::thread writer([this, &stream] { WriteLoop(stream.get()); });
     std::thread watch;
     if (!options_.access->alone()) watch = std::thread([this] { WatchSilence(); });
     ReadLoop(stream.get(), &context);
-    writer.join();
+    AwaitOthers([&] { writer.join(); });
     if (watch.joinable()) watch.join();
   }
-  const Status status = FromGrpc(stream->Finish());
+  const Status status = FromGrpc(AwaitOthers([&] { return stream->Finish(); }));
   SessionEnding ending;
   std::string news;
   {
@@ -250,6 +254,7 @@ bool Session::HandleCommand(v1::WorkerCommand command) {
 }
 
 void Session::WriteLoop(Stream* stream) {
+  WatchedLoop watched("session writer");
   MonoTime next_heartbeat = Now();
   MonoTime next_look = next_heartbeat;
   std::unique_lock lock(mutex_);
@@ -257,7 +262,7 @@ void Session::WriteLoop(Stream* stream) {
     if (options_.moved && Now() >= next_look) {
       next_look = Now() + heartbeat_;
       lock.unlock();
-      const bool moved = options_.moved();
+      const bool moved = AwaitOthers(options_.moved);
       lock.lock();
       if (moved && context_ != nullptr) {
         moved_ = true;
@@ -265,9 +270,11 @@ void Session::WriteLoop(Stream* stream) {
         return;
       }
     }
+    watched.Rests();
     changed_.wait_until(lock, next_heartbeat.ToChrono(), [this] {
       return closing_ || stream_ended_ || (welcomed_ && outbox_.Next() != nullptr);
     });
+    watched.Turned();
     if (closing_ || stream_ended_) return;
     v1::WorkerMessage message;
     const bool report = welcomed_ && outbox_.Next() != nullptr;
@@ -285,7 +292,7 @@ void Session::WriteLoop(Stream* stream) {
     if (message.has_heartbeat() && options_.heartbeat) {
       options_.heartbeat(message.mutable_heartbeat());
     }
-    const bool written = stream->Write(message);
+    const bool written = AwaitOthers([&] { return stream->Write(message); });
     lock.lock();
     if (!written) return;
     if (report) {

@@ -19,6 +19,11 @@ constexpr size_t kPeersEachSide = 4;
 // condemn it.
 constexpr size_t kMostAddresses = 4;
 constexpr absl::Duration kTryAgainAfter = absl::Seconds(30);
+// More workers than this, none of them later than the gap after the one before, are a crowd. While
+// it comes, the coordinator has enough to do, and neighbours change with each worker.
+constexpr size_t kCrowd = 64;
+constexpr absl::Duration kCrowdGap = absl::Seconds(2);
+constexpr absl::Duration kLongestCrowd = absl::Seconds(20);
 
 template <class Iterator>
 struct Entries {
@@ -54,13 +59,15 @@ ReachBook::News ReachBook::Come(const Worker& worker, MonoTime now) {
   News news;
   Leave(worker.id);  // the session that this one replaces
   if (workers_.Connect(worker)) SayUntried(worker, &news);
-  for (const WorkerId& peer : workers_.PeersOf(worker, kPeersEachSide)) {
-    for (const Endpoint& endpoint : worker.endpoints) {
-      for (const auto& [from, to] : {std::pair(peer, worker.id), std::pair(worker.id, peer)}) {
-        const Key key{from, to, endpoint.transport};
-        if (!results_.contains(key)) Ask(key, now, &news);
-      }
-    }
+  if (now >= last_came_ + kCrowdGap) {
+    crowd_ = 0;
+    crowd_began_ = now;
+  }
+  last_came_ = now;
+  if (++crowd_ > kCrowd) {
+    later_.insert(worker.id);
+  } else {
+    AskPeersOf(worker, now, &news);
   }
   for (const auto& [other, relation] : relations_[worker.id]) {
     if (!relation.is_cut) continue;
@@ -71,7 +78,24 @@ ReachBook::News ReachBook::Come(const Worker& worker, MonoTime now) {
   return news;
 }
 
+void ReachBook::AskPeersOf(const Worker& worker, MonoTime now, News* news) {
+  for (const WorkerId& peer : workers_.PeersOf(worker, kPeersEachSide)) {
+    for (const Endpoint& endpoint : worker.endpoints) {
+      for (const auto& [from, to] : {std::pair(peer, worker.id), std::pair(worker.id, peer)}) {
+        const Key key{from, to, endpoint.transport};
+        if (!results_.contains(key)) Ask(key, now, news);
+      }
+    }
+  }
+}
+
+MonoTime ReachBook::CrowdEnds() const {
+  if (later_.empty()) return MonoTime::max();
+  return std::min(last_came_ + kCrowdGap, crowd_began_ + kLongestCrowd);
+}
+
 void ReachBook::Leave(const WorkerId& id) {
+  later_.erase(id);
   checks_.EndOf(id);
   workers_.Disconnect(id);
 }
@@ -129,6 +153,11 @@ ReachBook::News ReachBook::PassTime(MonoTime now) {
   News news;
   // A question without an answer leaves unknown what it asked.
   checks_.EndLate(now);
+  if (now >= CrowdEnds()) {
+    crowd_ = 0;
+    crowd_began_ = now;
+    for (const WorkerId& id : std::exchange(later_, {})) AskPeersOf(workers_.Get(id), now, &news);
+  }
   while (!cuts_by_time_.empty() && now >= cuts_by_time_.begin()->first) {
     const Key pair = cuts_by_time_.begin()->second;
     Cut& cut = cuts_.at(pair);
@@ -259,17 +288,24 @@ void ReachBook::TryAgainAt(const Key& pair, Cut& cut, std::optional<MonoTime> at
 MonoTime ReachBook::NextWake() const {
   MonoTime wake = checks_.NextWake();
   if (!cuts_by_time_.empty()) wake = std::min(wake, cuts_by_time_.begin()->first);
-  return wake;
+  return std::min(wake, CrowdEnds());
+}
+
+bool ReachBook::IsToBeAsked(const Key& key) const {
+  if (checks_.IsUnderWay(key)) return true;
+  const Worker* const dialled = workers_.Find(key.to);
+  return (later_.contains(key.from) || later_.contains(key.to)) && !results_.contains(key) &&
+         dialled != nullptr && dialled->IsDialled(key.transport);
 }
 
 bool ReachBook::IsAsking(const WorkerId& upper, const WorkerId& lower,
                          const std::string& transport) const {
-  if (checks_.IsUnderWay({lower, upper, transport})) return true;
+  if (IsToBeAsked({lower, upper, transport})) return true;
   const auto known = results_.find({lower, upper, transport});
   const Worker* dialled = workers_.Find(upper);
   const bool lower_dials = dialled != nullptr && dialled->IsDialled(transport) &&
                            (known == results_.end() || known->second.is_reached);
-  return !lower_dials && checks_.IsUnderWay({upper, lower, transport});
+  return !lower_dials && IsToBeAsked({upper, lower, transport});
 }
 
 std::vector<ReachBook::Failure> ReachBook::FailuresOf(const WorkerId& from) const {
@@ -307,6 +343,9 @@ void ReachBook::CheckInvariants() const {
   checks_.CheckInvariants();
   LH_CHECK(cuts_by_time_.size() <= cuts_.size(), "{} pairs are cut off, {} of them are tried again",
            cuts_.size(), cuts_by_time_.size());
+  for (const WorkerId& id : later_) {
+    LH_CHECK(workers_.IsConnected(id), "worker {} is to try its peers, and is gone", id.value());
+  }
 }
 
 }  // namespace longhaul::coordinator

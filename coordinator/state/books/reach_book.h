@@ -2,7 +2,8 @@
 // the order of their names. When a worker connects, it and its peers (up to four on each side in
 // the ring) dial each other, over each transport. Two workers are cut off over a transport if
 // neither reaches the other. Plans then do not join the two over this transport, and the two try
-// again every 30 seconds.
+// again every 30 seconds. Where many workers come at once, for example after the coordinator was
+// away, the later ones dial when all have come.
 //
 //   ReachBook book(options);
 //   Carry(book.Come(worker, now));       // Carry sends the questions and logs the sentences
@@ -129,7 +130,11 @@ class ReachBook {
 
   std::string Label(const WorkerId& id) const { return options_.label(id); }
   void SayUntried(const Worker& worker, News* news) const;
+  void AskPeersOf(const Worker& worker, MonoTime now, News* news);
   void Ask(const Key& key, MonoTime now, News* news);
+  // Returns whether the question is under way, or will be asked when a crowd has come.
+  bool IsToBeAsked(const Key& key) const;
+  MonoTime CrowdEnds() const;
   void NotePair(Key key, MonoTime now, News* news);
   void NoteRelation(const WorkerId& one, const WorkerId& other);
   void SayUnreached(News* news);
@@ -144,6 +149,10 @@ class ReachBook {
   // Has an entry, in both directions, for each pair in checks_, results_ or cuts_.
   std::map<WorkerId, std::map<WorkerId, Relation>> relations_;
   ReachAddresses addresses_;
+  // Workers come in a crowd if there is no gap between them.
+  size_t crowd_ = 0;
+  MonoTime crowd_began_{}, last_came_{};
+  std::set<WorkerId> later_;  // connected; their peers are asked when the crowd has come
 };
 
 }  // namespace longhaul::coordinator

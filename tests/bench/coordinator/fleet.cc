@@ -18,6 +18,7 @@
 #include "proto/member/access.h"
 #include "proto/rpc/channel.h"
 #include "tests/support/state_harness.h"
+#include "tests/support/worker_answers.h"
 #include "worker/agent/session.h"
 
 namespace longhaul::bench {
@@ -51,10 +52,7 @@ class StandInSession {
   void Take(const v1::WorkerCommand& command) {
     if (!command.try_reach().dial()) return;
     v1::WorkerMessage message;
-    message.mutable_reach_tried()->set_check(command.try_reach().check());
-    for (int i = 0; i < command.try_reach().addresses_size(); ++i) {
-      message.mutable_reach_tried()->add_problems("");
-    }
+    *message.mutable_reach_tried() = testing::ReachTriedOf(command.try_reach());
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return ready_; });
     session_->Send(std::move(message));

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/disk_call.h"
+#include "base/event_loop.h"
 #include "base/unique_fd.h"
 #include "tests/support/temp_dir.h"
 
@@ -61,6 +62,24 @@ TEST_F(WatchdogTest, ALoopThatDoesNotTurnHangs) {
   }
   EXPECT_EQ(Looks(9), std::nullopt);
   EXPECT_NE(Looks(2), std::nullopt);
+}
+
+// A loop of descriptors may sleep as long as it likes, and its callbacks may not take long.
+TEST_F(WatchdogTest, AnEventLoopHangsInItsCallbacks) {
+  const auto thread = *EventLoopThread::Start("links", absl::Seconds(10));
+  thread->RunAndWait([] {});
+  EXPECT_EQ(Looks(30), std::nullopt);
+  std::latch begun(1), go_on(1);
+  thread->loop()->Post([&] {
+    begun.count_down();
+    go_on.wait();
+  });
+  begun.wait();
+  EXPECT_EQ(Looks(9), std::nullopt);
+  EXPECT_THAT(Looks(2).value_or(""), HasSubstr("'links' has not turned for 10s"));
+  go_on.count_down();
+  thread->RunAndWait([] {});
+  EXPECT_EQ(Looks(30), std::nullopt);
 }
 
 // Whoever did not look for an hour was stopped itself, with all loops.

@@ -12,6 +12,7 @@
 #include "coordinator/store/prepare_data.h"
 #include "run/plan/proto/plan_proto.h"
 #include "tests/support/state_harness.h"
+#include "tests/support/worker_answers.h"
 
 namespace longhaul::bench {
 namespace {
@@ -69,12 +70,10 @@ void StandIn::Send(v1::WorkerCommand command) {
   if (command.has_measure()) {
     *answer.mutable_layer_times() = coordinator::SmallTimes();
   } else if (command.has_try_reach() && command.try_reach().dial()) {
-    answer.mutable_reach_tried()->set_check(command.try_reach().check());
     // One worker of a hundred is behind a firewall.
     const bool cut = name_.ends_with("50") || command.try_reach().peer_name().ends_with("50");
-    for (int i = 0; i < command.try_reach().addresses_size(); ++i) {
-      answer.mutable_reach_tried()->add_problems(cut ? "connection refused" : "");
-    }
+    *answer.mutable_reach_tried() =
+        testing::ReachTriedOf(command.try_reach(), cut ? "connection refused" : "");
   } else if (command.has_probe_link()) {
     answer.mutable_link_probed()->set_probe(command.probe_link().probe());
     answer.mutable_link_probed()->set_goodput_bits_per_second(1e8);

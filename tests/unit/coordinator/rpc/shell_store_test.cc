@@ -7,9 +7,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/watchdog.h"
 #include "coordinator/rpc/shell.h"
 #include "tests/support/state_harness.h"
 #include "tests/support/temp_dir.h"
@@ -79,7 +81,7 @@ class ShellStoreTest : public ::testing::Test {
   Reply Submit(const std::string& name) {
     const auto reply = std::make_shared<std::promise<StatusOr<v1::SubmitReply>>>();
     shell_->Submit(SmallSpec(name, 1), {}, {},
-                   [reply](StatusOr<v1::SubmitReply> answer) { reply->set_value(answer); });
+                   [reply](const StatusOr<v1::SubmitReply>& answer) { reply->set_value(answer); });
     return reply;
   }
   size_t Runs(bool* unstored) {
@@ -110,6 +112,33 @@ TEST_F(ShellStoreTest, QueriesGoOnAndSayWhatIsNotStored) {
   EXPECT_EQ(Runs(&unstored), 1u);
   EXPECT_FALSE(unstored);
   EXPECT_FALSE(store_->Events("", 0, 10)->empty());
+}
+
+// Another thread's change may wait for the other coordinator as long as it takes, and the loop
+// behind it.
+TEST_F(ShellStoreTest, TheLoopDoesNotHangBehindAnotherWriter) {
+  replicator_.Hold(true);
+  std::thread writer([this] { EXPECT_TRUE(store_->Apply({write::LogEvent()}).ok()); });
+  replicator_.WaitForChange();
+  const Reply reply = Submit("a");
+  bool unstored = false;
+  while (Runs(&unstored) == 0) std::this_thread::yield();
+  EXPECT_TRUE(unstored);
+  // It may have some instructions to go until it waits.
+  const auto hangs = [] {
+    LoopLook look;
+    bool found = false;
+    for (int second = 0; second < 30; ++second) {
+      found |= look.Look(MonoTime() + absl::Seconds(second)).has_value();
+    }
+    return found;
+  };
+  const Deadline patience = Deadline::After(absl::Seconds(20));
+  while (hangs() && !patience.Expired()) std::this_thread::yield();
+  EXPECT_FALSE(hangs());
+  replicator_.Hold(false);
+  EXPECT_TRUE(reply->get_future().get().ok());
+  writer.join();
 }
 
 TEST_F(ShellStoreTest, WhoeverIsNotSureToLeadPromisesNothing) {

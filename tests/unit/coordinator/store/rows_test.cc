@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/temp_dir.h"
 #include "tests/unit/coordinator/store/store_records.h"
 
 namespace longhaul::coordinator {

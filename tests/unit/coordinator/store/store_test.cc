@@ -179,6 +179,28 @@ TEST(StoreTest, ARunThatCannotBeReadIsSetAsideAndStaysAsItIs) {
   }
 }
 
+// So many that several threads parse their files.
+TEST(StoreTest, ManyRunsComeInTheirOrder) {
+  const TempDir folder;
+  std::vector<Write> writes;
+  std::vector<std::string> ids;
+  for (int i = 0; i < 350; ++i) {
+    ids.push_back("run" + std::to_string(i));
+    writes.push_back(write::Run{FullRecord(ids.back())});
+  }
+  ASSERT_TRUE(OpenStore(folder.path())->Apply(writes).ok());
+  Sql(folder.path(), "UPDATE runs SET spec_yaml='x' WHERE id IN ('run7', 'run201')");
+  const auto runs = OpenStore(folder.path())->LoadRuns();
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->unreadable.size(), 2u);
+  EXPECT_EQ(runs->unreadable[0].id, RunId("run7"));
+  EXPECT_EQ(runs->unreadable[1].id, RunId("run201"));
+  std::erase(ids, "run7");
+  std::erase(ids, "run201");
+  ASSERT_EQ(runs->runs.size(), ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) ExpectEqual(runs->runs[i], FullRecord(ids[i]));
+}
+
 TEST(StoreTest, ReadersPageInOrder) {
   const TempDir folder;
   const auto store = OpenStore(folder.path());

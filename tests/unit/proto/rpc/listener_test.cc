@@ -102,5 +102,22 @@ TEST_F(ListenerTest, WhoeverProvesNothingMakesRoom) {
   EXPECT_EQ(open, kMaxStrangers);
 }
 
+// The processor may have many handshakes to do. Who is cut would begin anew.
+TEST_F(ListenerTest, WhoeverSaysNothingMakesRoomFirst) {
+  constexpr size_t kTalking = kMaxStrangers / 2, kMore = 10;
+  for (size_t i = 0; i < kMaxStrangers; ++i) Dial();
+  for (size_t i = 0; i < kTalking; ++i) ASSERT_EQ(send(dialled_[i], "x", 1, 0), 1);
+  for (size_t i = 0; i < kMore; ++i) Dial();
+  Taken(kMaxStrangers + kMore);
+  size_t talking = 0, silent = 0;
+  OnLoop([&] {
+    const auto first = dialled_.begin(), middle = first + kTalking, last = first + kMaxStrangers;
+    talking = static_cast<size_t>(std::count_if(first, middle, IsOpen));
+    silent = static_cast<size_t>(std::count_if(middle, last, IsOpen));
+  });
+  EXPECT_EQ(talking, kTalking);
+  EXPECT_EQ(silent, kMaxStrangers - kTalking - kMore);
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -6,10 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "base/log.h"
+#include "base/watchdog.h"
 #include "tests/support/mailbox.h"
 #include "tests/unit/worker/agent/fake_coordinator.h"
 
@@ -110,6 +114,51 @@ TEST_F(SessionTest, HeartbeatsKeepComing) {
     EXPECT_GT(message.heartbeat().memory_used_bytes(), 0u);
     EXPECT_EQ(message.heartbeat().resident().step(), 7u);
   }
+}
+
+// A session that waits for its coordinator does not hang. One whose callbacks do not return does.
+TEST_F(SessionTest, TheWatchdogFindsCallbacksThatDoNotReturn) {
+  LoopLook look;
+  MonoTime now = Now();
+  const auto looks = [&](int seconds) {
+    std::string hangs;
+    for (int i = 0; i < seconds && hangs.empty(); ++i) {
+      hangs = look.Look(now += absl::Seconds(1)).value_or("");
+    }
+    return hangs;
+  };
+  coordinator_.Start();
+  std::latch writes(1), go_on_writing(1), reads(1), go_on_reading(1);
+  session_ =
+      std::make_unique<Session>(SessionOptions{.access = Access::Plain(coordinator_.address(), ""),
+                                               .hello = [] { return v1::Hello(); },
+                                               .moved = nullptr,
+                                               .on_command =
+                                                   [&](const v1::WorkerCommand&) {
+                                                     reads.count_down();
+                                                     go_on_reading.wait();
+                                                   },
+                                               .heartbeat =
+                                                   [&, is_first = true](v1::Heartbeat*) mutable {
+                                                     if (!std::exchange(is_first, false)) return;
+                                                     writes.count_down();
+                                                     go_on_writing.wait();
+                                                   }});
+  const auto connection = Meet(/*heartbeat_seconds=*/0.05);
+  writes.wait();
+  EXPECT_THAT(looks(11), HasSubstr("'session writer' has not turned"));
+  go_on_writing.count_down();
+  v1::WorkerMessage message;
+  ASSERT_TRUE(connection->Hear(&message));
+  look = {};
+  EXPECT_EQ(looks(30), "");
+  v1::WorkerCommand command;
+  command.mutable_start();
+  ASSERT_TRUE(connection->Say(command));
+  reads.wait();
+  EXPECT_THAT(looks(11), HasSubstr("'session' has not turned"));
+  go_on_reading.count_down();
+  session_.reset();
 }
 
 TEST_F(SessionTest, DialsAgainWithANewGreetingAndLosesNoReport) {

@@ -74,6 +74,44 @@ TEST_F(ReachBookTest, AsksBothWaysOnceBothAreConnected) {
   book.CheckInvariants();
 }
 
+// Neighbours change with each worker that comes, and the coordinator has enough to do.
+TEST_F(ReachBookTest, ACrowdDialsWhenItHasCome) {
+  constexpr int kWorkers = 200;
+  size_t asked = 0, early = 0;
+  for (int i = 0; i < kWorkers; ++i) {
+    asked += Come(Named(fmt::format("w{}", i))).questions.size();
+    now += absl::Milliseconds(10);
+    asked += book.PassTime(now).questions.size();
+    if (i == kWorkers / 2) early = asked;
+  }
+  EXPECT_EQ(asked, early);
+  const WorkerId first("id-w198"), second("id-w199"), other("id-w9");
+  EXPECT_TRUE(book.IsAsking(first, second, "grpc"));
+  EXPECT_TRUE(book.IsAsking(other, second, "grpc"));
+  book.Leave(WorkerId("id-w150"));
+  book.CheckInvariants();
+  EXPECT_LE(book.NextWake(), now + absl::Seconds(2));
+  asked += After(absl::Seconds(2)).questions.size();
+  // Each of the ring tries eight others, and is tried by them.
+  EXPECT_GE(asked, size_t{kWorkers - 1} * 8);
+  EXPECT_TRUE(book.IsAsking(first, second, "grpc"));
+  EXPECT_FALSE(book.IsAsking(other, second, "grpc"));
+  book.CheckInvariants();
+  // Later ones are no crowd.
+  EXPECT_THAT(Come(Named("w200")).questions, SizeIs(16));
+}
+
+// Workers that come and go all the time keep nobody from trying the others.
+TEST_F(ReachBookTest, ACrowdThatDoesNotEndDialsAllTheSame) {
+  size_t asked = 0;
+  for (int i = 0; i < 100; ++i) Come(Named(fmt::format("w{}", i)));
+  for (int second = 0; second < 25; ++second) {
+    asked += Come(Named("w0")).questions.size();
+    asked += After(absl::Seconds(1)).questions.size();
+  }
+  EXPECT_GT(asked, 0u);
+}
+
 TEST_F(ReachBookTest, ThoseWithoutAnAddressDialAndAreNotDialled) {
   Come(Named("a", {}));
   const News news = Come(Named("b"));

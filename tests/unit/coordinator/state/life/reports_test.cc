@@ -129,7 +129,9 @@ TEST_F(Reports, ALostReportDoesNotStopTheCount) {
 // steps that the run is at are not pushed out.
 TEST_F(Reports, StepsOfTheFutureTakeBoundedMemory) {
   v1::StepReport large = c.Report(1, 0, 2);
-  while (large.ByteSizeLong() < 1 << 20) large.add_links()->set_link_bytes_sent(uint64_t{1} << 60);
+  while (large.ByteSizeLong() < 1 << 20) {  // which looks at each link
+    for (int i = 0; i < 4000; ++i) large.add_links()->set_link_bytes_sent(uint64_t{1} << 60);
+  }
   c.Step("a", "tiny-1", c.Report(1, 0, 2));
   for (uint64_t step = 90; step > 2; --step) {
     large.set_step(step);

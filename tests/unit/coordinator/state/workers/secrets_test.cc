@@ -67,8 +67,7 @@ TEST(Secrets, NoTwoLinksShareASecret) {
 }
 
 TEST(Secrets, TheStampIsTheBeginningOfTheHash) {
-  EXPECT_EQ(StampOf(std::string("\x01\x02\x03\x04\x05\x06\x07\x88rest")),
-            Stamp(0x8807060504030201));
+  EXPECT_EQ(StampOf("\x01\x02\x03\x04\x05\x06\x07\x88rest"), Stamp(0x8807060504030201));
   EXPECT_EQ(StampOf("short"), Stamp());
 }
 

@@ -72,11 +72,35 @@ void Chaos::DrawRates() {
   user_acts_ = 0.05 + 0.15 * random.Unit();
   user_resumes_ = maybe(2);
   length_ = random.Between(absl::Seconds(40), absl::Seconds(160));
+  if (cluster_.pair) DrawRatesOfPair();
+}
+
+// No run may fail, whoever leads.
+void Chaos::DrawRatesOfPair() {
+  Random& random = world_.random;
+  Faults& faults = world_.faults;
+  if (random.Chance(0.5)) faults = Faults();
+  faults.error = faults.nonfinite = faults.disk_full = faults.data_failure = 0;
+  faults.miscompute = faults.rot = faults.machine_lost = faults.twin = 0;
+  faults.coordinator_crash = faults.coordinator_stall = faults.crash_at_write = 0;
+  faults.slow_store = faults.store_away = 0;
+  faults.doom = faults.moves_alone = faults.sessions_alone = false;
+  faults.curable_alone = true;
+  user_acts_ = 0.1 + 0.2 * random.Unit();
+  length_ = random.Between(absl::Seconds(30), absl::Seconds(90));
+  cluster_.pair->DrawRates();
 }
 
 void Chaos::Begin() {
   DrawRates();
   Moment();
+  if (cluster_.pair) MomentOfPair();
+}
+
+void Chaos::MomentOfPair() {
+  if (over_) return;
+  cluster_.pair->Moment();
+  world_.timeline.After(Pair::kMoment, [this] { MomentOfPair(); });
 }
 
 void Chaos::End() {
@@ -90,10 +114,11 @@ void Chaos::End() {
   }
   const MonoTime now = world_.timeline.now();
   std::fill(cluster_.away_until.begin(), cluster_.away_until.end(), now);
+  if (cluster_.pair) cluster_.pair->End();
   world_.timeline.Note("all faults are over");
   // What was to come back later comes back anyway; Start does nothing to what runs.
   world_.timeline.After(absl::Seconds(1), [this] {
-    cluster_.coordinator->Start();
+    if (cluster_.coordinator) cluster_.coordinator->Start();
     for (const auto& worker : cluster_.workers) worker->Start();
   });
 }
@@ -106,7 +131,7 @@ void Chaos::Moment() {
   if (over_) return;
   for (size_t worker = 0; worker < cluster_.workers.size(); ++worker) TroubleWorker(worker);
   TroubleDataPath();
-  TroubleCoordinator();
+  if (cluster_.coordinator) TroubleCoordinator();
   if (Happens(user_acts_)) UserActs();
   if (Happens(user_resumes_)) UserResumes();
   world_.timeline.After(kMoment, [this] { Moment(); });

@@ -25,6 +25,9 @@ class Chaos {
 
  private:
   void DrawRates();
+  // For two coordinators: their own faults, and those of workers that end no run.
+  void DrawRatesOfPair();
+  void MomentOfPair();
   // Draws which faults and users' calls happen now. Runs every 0.5 s of virtual time.
   void Moment();
   void TroubleWorker(size_t worker);

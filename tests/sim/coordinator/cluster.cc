@@ -1,5 +1,7 @@
 #include "tests/sim/coordinator/cluster.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -49,9 +51,14 @@ Cluster::Cluster(const SimulationOptions& options)
     : world(options.seed, options.print),
       checkers(&world),
       store(options.real_store_folder.empty() ? MakeModelStore()
-                                              : MakeRealStore(options.real_store_folder)),
-      coordinator(std::make_unique<SimCoordinator>(&world, store.get(), &checkers, Options())) {
-  const size_t count = 1 + world.random.Below(world.random.Chance(0.8) ? 5 : 16);
+                                              : MakeRealStore(options.real_store_folder)) {
+  const size_t count = options.pair ? 2 + world.random.Below(3)
+                                    : 1 + world.random.Below(world.random.Chance(0.8) ? 5 : 16);
+  if (options.pair) {
+    pair = std::make_unique<Pair>(&world, &checkers, Options(), count);
+  } else {
+    coordinator = std::make_unique<SimCoordinator>(&world, store.get(), &checkers, Options());
+  }
   world.frozen_until.resize(count);
   world.moves.resize(count);
   world.machines_lost.resize(count);
@@ -59,21 +66,32 @@ Cluster::Cluster(const SimulationOptions& options)
   world.has_twin.resize(count);
   away_until.resize(count);
   world.send_copy = [this](const std::string& worker, const std::string& sha256) {
-    return coordinator->TakeCopy(worker, sha256);
+    return leader().TakeCopy(worker, sha256);
   };
-  const auto dial = [this](size_t worker,
+  const auto dial = [this](size_t worker, size_t at,
                            Connection::WorkerEnd end) -> std::shared_ptr<Connection> {
     if (away_until[worker] > world.timeline.now()) return nullptr;
-    return coordinator->Accept(std::move(end));
+    return pair ? pair->Dial(worker, at, std::move(end)) : coordinator->Accept(std::move(end));
   };
+  const size_t coordinators = options.pair ? 2 : 1;
+  if (pair) world.dropped = [this](const std::string& run, uint64_t step) { Dropped(run, step); };
   for (size_t i = 0; i < count; ++i) {
-    workers.push_back(std::make_unique<SimWorker>(i, &world, dial));
-    twins.push_back(std::make_unique<SimWorker>(i, &world, dial, /*twin=*/true));
+    workers.push_back(std::make_unique<SimWorker>(i, &world, dial, coordinators));
+    twins.push_back(std::make_unique<SimWorker>(i, &world, dial, coordinators, /*twin=*/true));
+  }
+}
+
+void Cluster::Dropped(const std::string& run, uint64_t step) {
+  const auto record = checkers.records().find(RunId(run));
+  if (record == checkers.records().end()) return;
+  for (const v1::CheckpointManifest& manifest : record->second.checkpoints) {
+    if (manifest.step() != step) continue;
+    world.Violate("a worker deletes checkpoint {} of {}, which its run offers", step, run);
   }
 }
 
 void Cluster::Begin() {
-  coordinator->Start();
+  pair ? pair->Begin() : coordinator->Start();
   for (const auto& worker : workers) {
     world.timeline.After(world.random.Between(absl::ZeroDuration(), absl::Seconds(1)),
                          [&worker] { worker->Start(); });
@@ -82,20 +100,24 @@ void Cluster::Begin() {
 
 void Cluster::Ask(const std::function<Event(RequestId)>& make, SimCoordinator::Done done) {
   ++calls_open_;
-  coordinator->Ask(make, [this, done = std::move(done)](const Command* reply) {
+  const auto answered = [this, done = std::move(done)](const Command* reply) {
     --calls_open_;
     done(reply);
-  });
+  };
+  pair ? pair->Ask(make, answered) : coordinator->Ask(make, answered);
 }
 
 void Cluster::Submit(const RunSpec& spec, bool resume) {
   const std::string what = resume ? "resume " + spec.name : "submit " + spec.name;
   world.timeline.Note("a user asks: {}", what);
+  auto ids = std::make_shared<std::vector<std::string>>();
+  submitted_.push_back(ids);
   calls.Begin(
       what,
-      [this, spec, resume](RequestId request, const std::string& call) {
+      [this, spec, resume, ids](RequestId request, const std::string& call) {
         // Each try would make a run of its own.
         const std::string id = fmt::format("{}-{}", spec.name, ++last_id_);
+        ids->push_back(id);
         event::Submitted submitted = SubmitOf(spec, id, request.value(), resume);
         submitted.submit.set_request_id(call);
         return submitted;
@@ -108,6 +130,14 @@ void Cluster::Submit(const RunSpec& spec, bool resume) {
       [this](const Command& command) {
         checkers.ToldAccepted(*std::get<command::Reply<v1::SubmitReply>>(command).reply);
       });
+}
+
+void Cluster::CheckSubmissions() {
+  for (const auto& ids : submitted_) {
+    const auto runs = std::ranges::count_if(
+        *ids, [this](const std::string& id) { return checkers.records().contains(RunId(id)); });
+    if (runs > 1) world.Violate("one call has made {} runs: {}", runs, fmt::join(*ids, ", "));
+  }
 }
 
 void Cluster::PlanOnly(const RunSpec& spec) {
@@ -166,6 +196,7 @@ std::string Cluster::Describe() const {
   for (size_t i = 0; i < workers.size(); ++i) {
     text += fmt::format("{} is {}; ", WorkerName(i), workers[i]->Describe());
   }
+  if (pair) text += pair->Describe();
   return text;
 }
 

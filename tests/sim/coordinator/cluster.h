@@ -8,6 +8,7 @@
 
 #include "tests/sim/coordinator/checkers.h"
 #include "tests/sim/coordinator/client_calls.h"
+#include "tests/sim/coordinator/pair/pair.h"
 #include "tests/sim/coordinator/sim_coordinator.h"
 #include "tests/sim/coordinator/sim_store.h"
 #include "tests/sim/coordinator/sim_worker.h"
@@ -25,6 +26,9 @@ bool IsEndless(const RunSpec& spec);
 class Cluster {
  public:
   explicit Cluster(const SimulationOptions& options);
+
+  // The coordinator that leads; the only one, if there are not two.
+  SimCoordinator& leader() { return pair ? pair->leader() : *coordinator; }
 
   // Starts the coordinator at once, and each worker within a second.
   void Begin();
@@ -44,13 +48,16 @@ class Cluster {
   int64_t UnendedRuns() const;
   // True if no user's call waits for its answer.
   bool all_answered() const { return calls_open_ == 0; }
+  // Checks that no call has made two runs, whatever its user was told.
+  void CheckSubmissions();
   // Returns the state of unended runs and of all workers, for error messages.
   std::string Describe() const;
 
   World world;
   Checkers checkers;
   std::unique_ptr<SimStore> store;
-  std::unique_ptr<SimCoordinator> coordinator;
+  std::unique_ptr<SimCoordinator> coordinator;  // null: there are two (SimulationOptions::pair)
+  std::unique_ptr<Pair> pair;                   // null: there is one
   std::vector<std::unique_ptr<SimWorker>> workers;
   // For each worker, a second process with the same identity, which somebody starts by mistake.
   std::vector<std::unique_ptr<SimWorker>> twins;
@@ -62,8 +69,12 @@ class Cluster {
 
  private:
   void Ask(const std::function<Event(RequestId)>& make, SimCoordinator::Done done);
+  // A worker has deleted its part of a checkpoint.
+  void Dropped(const std::string& run, uint64_t step);
 
   uint64_t last_id_ = 0;
+  // The ids of each call to submit, one for each try.
+  std::vector<std::shared_ptr<std::vector<std::string>>> submitted_;
   uint64_t calls_open_ = 0;
 };
 

@@ -133,6 +133,8 @@ void Connection::WorkerDied(bool silent) {
   worker_ = {};
   if (!open_) return;
   open_ = false;
+  // Nothing says it over a line that carries nothing.
+  silent = silent || up_.lost_from != MonoTime::max();
   Break(up_);
   if (!silent) {
     TellCoordinator(world_->random.Between(absl::ZeroDuration(), absl::Milliseconds(200)),

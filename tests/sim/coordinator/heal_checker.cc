@@ -25,7 +25,7 @@ constexpr absl::Duration kLongestWaitForFewer = absl::Seconds(15);
 
 void HealChecker::Look() {
   const MonoTime now = cluster_.world.timeline.now();
-  if (now < look_at_ || !cluster_.coordinator->running()) return;
+  if (now < look_at_ || !cluster_.leader().running()) return;
   look_at_ = now + kHealLookEvery;
   const MonoTime fault = cluster_.world.LastFault();
   for (const auto& [id, record] : cluster_.checkers.records()) {
@@ -57,7 +57,7 @@ std::string HealChecker::ExcuseOf(const RunRecord& record) const {
   if (HasEnded(record.state)) return "it has ended";
   size_t free = 0;
   for (const v1::WorkerStatus& worker :
-       cluster_.coordinator->views().Workers(cluster_.world.timeline.now())) {
+       cluster_.leader().views().Workers(cluster_.world.timeline.now())) {
     const bool is_free = worker.run_id().empty() || worker.run_id() == record.id.value();
     if (worker.connected() && is_free) ++free;
   }

@@ -20,6 +20,16 @@ SimCoordinator::SimCoordinator(World* world, SimStore* store, Checkers* checkers
                                StateOptions options)
     : world_(world), store_(store), checkers_(checkers), options_(std::move(options)) {}
 
+SimCoordinator::SimCoordinator(World* world, Checkers* checkers, StateOptions options,
+                               SeatHooks hooks)
+    : world_(world),
+      store_(nullptr),
+      checkers_(checkers),
+      options_(std::move(options)),
+      seat_(std::move(hooks)),
+      last_session_(seat_->first_number),
+      last_request_(seat_->first_number) {}
+
 void SimCoordinator::Start() {
   if (running()) return;
   ++process_;
@@ -28,8 +38,22 @@ void SimCoordinator::Start() {
   // As each process has its own: numbers of checks are made of it.
   options_.reach_secret = fmt::format("process {}", process_);
   options_.lead = {.term = process_, .tenure = Tenure(fmt::format("{:<16}", process_))};
-  state_ = std::make_unique<State>(options_, store_->LoadRuns(), store_->NextEventSequence(),
-                                   world_->timeline.now());
+  Begin(*store_);
+}
+
+void SimCoordinator::Lead(const SimStore& store, const coordinator::Lead& lead, bool checked) {
+  ++process_;
+  checked_ = checked;
+  if (checked) checkers_->Restarted();
+  options_.reach_secret = lead.tenure.value();
+  options_.lead = lead;
+  Begin(store);
+}
+
+void SimCoordinator::Begin(const SimStore& store) {
+  committing_ = false;
+  state_ =
+      std::make_unique<State>(options_, store.LoadRuns(), store.NextEventSequence(), LocalNow());
   stalled_until_ = MonoTime();
   busy_until_ = world_->timeline.now();
   tick_is_near_ = false;
@@ -42,15 +66,46 @@ void SimCoordinator::Crash(bool silent) {
   state_.reset();
   ++process_;
   events_.clear();
-  last_session_ = last_request_ = 0;
-  checkers_->Restarted();
+  if (!seat_) {
+    last_session_ = last_request_ = 0;
+    checkers_->Restarted();
+  }
   sessions_.clear();
   for (const auto& accepted : std::exchange(accepted_, {})) {
     if (const auto connection = accepted.lock()) connection->CoordinatorDied(silent);
   }
+  FailCalls();
+}
+
+void SimCoordinator::FailCalls() {
   for (auto& [id, done] : std::exchange(calls_, {})) {
     world_->timeline.After(absl::Milliseconds(10), [done = std::move(done)] { done(nullptr); });
   }
+}
+
+void SimCoordinator::Beat() {
+  v1::WorkerCommand beat;
+  beat.mutable_leader_beat();
+  for (const auto& [id, connection] : sessions_) SendTo(connection.get(), beat);
+}
+
+void SimCoordinator::Die(bool silent) {
+  if (seat_) {
+    seat_->die(silent);
+  } else {
+    Crash(silent);
+  }
+}
+
+MonoTime SimCoordinator::LocalNow() const {
+  return world_->timeline.now() + -lost_time_;
+}
+
+void SimCoordinator::SendTo(Connection* connection, v1::WorkerCommand message) {
+  message.set_term(options_.lead.term);
+  message.set_tenure(options_.lead.tenure.value());
+  if (seat_) message.set_change(seat_->committed());
+  connection->Down(std::move(message));
 }
 
 bool SimCoordinator::TakeCopy(const std::string& worker, const std::string& sha256) {
@@ -92,9 +147,13 @@ std::shared_ptr<Connection> SimCoordinator::Accept(Connection::WorkerEnd end) {
                                          if (message.has_hello()) {
                                            const auto stream = self->lock();
                                            if (!stream || *id != SessionId()) return;  // said twice
+                                           if (seat_ && !seat_->admits(message.hello())) {
+                                             stream->Close();
+                                             return;
+                                           }
                                            *id = SessionId(++last_session_);
                                            sessions_[*id] = stream;
-                                           checkers_->Joined(*id, message.hello());
+                                           if (checked_) checkers_->Joined(*id, message.hello());
                                            Post(event::WorkerJoined{*id, message.hello()});
                                          } else if (*id != SessionId()) {
                                            Post(event::WorkerSaid{*id, message});
@@ -121,7 +180,7 @@ void SimCoordinator::Ask(const std::function<Event(RequestId)>& make, Done done)
                            }
                            const RequestId id(++last_request_);
                            calls_[id] = done;
-                           checkers_->Asked(id);
+                           if (checked_) checkers_->Asked(id);
                            Arrive(absl::ZeroDuration(), [this, make, id] { Post(make(id)); });
                          });
 }
@@ -137,6 +196,7 @@ void SimCoordinator::ScheduleTick(absl::Duration delay) {
   const uint64_t number = ++ticks_scheduled_;
   world_->timeline.After(delay, [this, process = process_, number] {
     if (!running() || process != process_ || number != ticks_scheduled_) return;
+    if (committing_) return;  // CarryOut goes on
     const MonoTime now = world_->timeline.now();
     const MonoTime free = std::max(stalled_until_, busy_until_);
     if (free > now) {
@@ -149,7 +209,6 @@ void SimCoordinator::ScheduleTick(absl::Duration delay) {
 
 void SimCoordinator::Tick() {
   Random& random = world_->random;
-  const MonoTime now = world_->timeline.now();
   const int64_t unix_ms =
       kWallStart + absl::ToInt64Milliseconds(world_->timeline.elapsed() + wall_offset_);
   tick_is_near_ = false;
@@ -158,34 +217,56 @@ void SimCoordinator::Tick() {
     if (const auto* leaving = std::get_if<event::WorkerLeft>(&event)) {
       left.push_back(leaving->session);
     }
-    checkers_->Sees(event);
+    if (checked_) checkers_->Sees(event);
   }
-  const TickResult result = state_->Tick(std::exchange(events_, {}), now, unix_ms);
+  TickResult result = state_->Tick(std::exchange(events_, {}), LocalNow(), unix_ms);
   // A death at any point of writing and of carrying out what was written.
   uint64_t survives = UINT64_MAX;
   if (random.Chance(world_->faults.crash_at_write)) {
     survives = random.Below(result.commands.size() + 2);
   }
   if (survives-- == 0) {
-    Crash(random.Chance(0.3));
+    Die(random.Chance(0.3));
     return;
   }
-  store_->Apply(result.writes);
-  checkers_->Stored(result.writes);
+  if (!seat_) {
+    store_->Apply(result.writes);
+    checkers_->Stored(result.writes);
+    CarryOut(result, left, survives);
+  } else if (result.writes.empty()) {
+    CarryOut(result, left, survives);
+  } else {
+    committing_ = true;
+    std::vector<Write> writes = std::move(result.writes);
+    seat_->commit(std::move(writes),
+                  [this, process = process_, result = std::move(result), left, survives] {
+                    if (!running() || process != process_) return;
+                    committing_ = false;
+                    CarryOut(result, left, survives);
+                  });
+  }
+}
+
+void SimCoordinator::CarryOut(const TickResult& result, const std::vector<SessionId>& left,
+                              uint64_t survives) {
+  Random& random = world_->random;
   for (const Command& command : result.commands) {
     if (survives-- == 0) {
-      Crash(random.Chance(0.3));
+      Die(random.Chance(0.3));
       return;
     }
-    checkers_->Executes(command);
+    if (checked_) checkers_->Executes(command);
     Execute(command);
   }
   for (const SessionId session : left) sessions_.erase(session);
   if (random.Chance(world_->faults.slow_store)) {
-    busy_until_ = now + random.Between(absl::ZeroDuration(), absl::Seconds(2));
+    busy_until_ = world_->timeline.now() + random.Between(absl::ZeroDuration(), absl::Seconds(2));
   }
-  if (result.wake_at && !tick_is_near_) {
-    ScheduleTick(std::max(*result.wake_at - now, kShortestWait));
+  if (!events_.empty()) {
+    tick_is_near_ = true;
+    ScheduleTick(absl::ZeroDuration());
+  } else if (result.wake_at) {
+    ScheduleTick(std::max(*result.wake_at - LocalNow(), kShortestWait));
   }
 }
 
@@ -193,10 +274,7 @@ void SimCoordinator::Execute(const Command& command) {
   if (const auto* to = std::get_if<command::ToWorker>(&command)) {
     const auto session = sessions_.find(to->session);
     if (session == sessions_.end()) return;
-    v1::WorkerCommand message = to->message;
-    message.set_term(options_.lead.term);
-    message.set_tenure(options_.lead.tenure.value());
-    session->second->Down(std::move(message));
+    SendTo(session->second.get(), to->message);
   } else if (const auto* close = std::get_if<command::CloseSession>(&command)) {
     const auto session = sessions_.find(close->session);
     if (session != sessions_.end()) session->second->Close();

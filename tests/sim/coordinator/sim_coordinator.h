@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,35 @@
 
 namespace longhaul::coordinator::sim {
 
+// What a coordinator asks of the seat that it has, if it is one of two (pair/pair_seat.h).
+struct SeatHooks {
+  // Commits the writes of a tick, later, and runs `then`.
+  std::function<void(std::vector<Write> writes, std::function<void()> then)> commit;
+  std::function<bool(const v1::Hello& hello)> admits;  // false: the worker should ask again
+  std::function<uint64_t()> committed;                 // number of the newest committed change
+  std::function<void(bool silent)> die;                // a fault ends the process
+  uint64_t first_number = 0;  // of sessions and calls: they differ from the other coordinator's
+};
+
 class SimCoordinator {
  public:
-  // All pointers must outlive this object.
+  // All pointers must outlive this object. `store` may be null if the seat stores.
   SimCoordinator(World* world, SimStore* store, Checkers* checkers, StateOptions options);
+  // One of two coordinators, which Lead starts.
+  SimCoordinator(World* world, Checkers* checkers, StateOptions options, SeatHooks hooks);
+
+  // Starts to lead with what `store` has. `checked`: the checkers follow this one from now on.
+  void Lead(const SimStore& store, const coordinator::Lead& lead, bool checked);
+  // Another coordinator leads now, so the checkers do not follow this one any more.
+  void Supersede() { checked_ = false; }
+  // Whoever waits for the answer to a call learns that it is not known.
+  void FailCalls();
+  // Sends every worker a sign of life.
+  void Beat();
+  // The writes of a tick wait for their commit.
+  bool committing() const { return committing_; }
+  // The machine was paused: its clocks are `length` behind.
+  void LoseTime(absl::Duration length) { lost_time_ += length; }
 
   // Starts a process with what the store has. Does nothing if one runs.
   void Start();
@@ -56,6 +82,11 @@ class SimCoordinator {
   void Post(Event event);
   void ScheduleTick(absl::Duration delay);
   void Tick();
+  void CarryOut(const TickResult& result, const std::vector<SessionId>& left, uint64_t survives);
+  void Die(bool silent);
+  void Begin(const SimStore& store);
+  MonoTime LocalNow() const;
+  void SendTo(Connection* connection, v1::WorkerCommand message);
   void Execute(const Command& command);
   void Answer(RequestId request, const Command& reply);
   // What the shell does with folders of the object store.
@@ -68,6 +99,10 @@ class SimCoordinator {
   SimStore* const store_;
   Checkers* const checkers_;
   StateOptions options_;
+  const std::optional<SeatHooks> seat_;
+  bool checked_ = true;      // the checkers follow this one
+  bool committing_ = false;  // the writes of a tick wait for their commit
+  absl::Duration lost_time_;
   std::unique_ptr<State> state_;
   uint64_t process_ = 0;  // changes at each start and death
   MonoTime stalled_until_, busy_until_;

@@ -13,8 +13,13 @@ constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 
 }  // namespace
 
-SimWorker::SimWorker(size_t index, World* world, Dial dial, bool twin)
-    : index_(index), world_(world), dial_(std::move(dial)), twin_(twin), id_(world->IdOf(index)) {}
+SimWorker::SimWorker(size_t index, World* world, Dial dial, size_t coordinators, bool twin)
+    : index_(index),
+      world_(world),
+      dial_(std::move(dial)),
+      twin_(twin),
+      id_(world->IdOf(index)),
+      coordinators_(coordinators) {}
 
 void SimWorker::After(absl::Duration delay, std::function<void()> action) {
   world_->timeline.After(delay, [this, process = incarnation_, action = std::move(action)] {
@@ -37,7 +42,7 @@ void SimWorker::Start() {
   incarnation_ = ++world_->incarnations[index_];
   world_->timeline.Note("{} starts as incarnation {}{}", id(), incarnation_,
                         twin_ ? ", a twin" : "");
-  order_ = worker::DialOrder(1);
+  order_ = worker::DialOrder(coordinators_);
   obeyed_ = world_->obeyed[id_];
   TryDial();
   Heartbeat();
@@ -106,26 +111,35 @@ void SimWorker::Move() {
 void SimWorker::TryDial() {
   outbox_.BeginSession();
   const uint64_t dial = ++dials_;
+  heard_ = world_->timeline.now();
   // What arrives at a process that was stopped waits in order.
-  connection_ = dial_(index_, {.command =
-                                   [this, dial](const v1::WorkerCommand& command) {
-                                     After(absl::ZeroDuration(), [this, dial, command] {
-                                       if (dial == dials_ && connection_) Handle(command);
-                                     });
-                                   },
-                               .ended =
-                                   [this, dial] {
-                                     After(absl::ZeroDuration(), [this, dial] {
-                                       if (dial == dials_) SessionEnded();
-                                     });
-                                   }});
+  connection_ = dial_(index_, at_,
+                      {.command =
+                           [this, dial](const v1::WorkerCommand& command) {
+                             After(absl::ZeroDuration(), [this, dial, command] {
+                               if (dial == dials_ && connection_) Handle(command);
+                             });
+                           },
+                       .ended =
+                           [this, dial] {
+                             After(absl::ZeroDuration(), [this, dial] {
+                               if (dial == dials_) SessionEnded();
+                             });
+                           }});
   if (!connection_) {
-    After(order_.After({}).pause, [this] { TryDial(); });
+    DialAfter({});
     return;
   }
   v1::WorkerMessage hello;
   *hello.mutable_hello() = Hello();
   connection_->Up(std::move(hello));
+}
+
+void SimWorker::DialAfter(const worker::SessionEnding& ending) {
+  const worker::NextDial next = order_.After(ending);
+  if (next.another) at_ = (at_ + 1) % coordinators_;
+  // A dial takes time, too.
+  After(std::max(next.pause, absl::Milliseconds(20)), [this] { TryDial(); });
 }
 
 v1::Hello SimWorker::Hello() const {
@@ -151,10 +165,18 @@ void SimWorker::SessionEnded() {
   if (std::exchange(writing_, false) && !world_->random.Chance(0.3)) outbox_.Written();
   connection_.reset();
   const bool welcomed = std::exchange(welcomed_, false);
-  After(order_.After({.welcomed = welcomed}).pause, [this] { TryDial(); });
+  DialAfter({.welcomed = welcomed});
+}
+
+void SimWorker::HangUp() {
+  if (!connection_) return;
+  ++dials_;
+  connection_->WorkerDied(/*silent=*/false);
+  SessionEnded();
 }
 
 void SimWorker::Heartbeat() {
+  if (connection_ && world_->timeline.now() - heard_ > order_.SilenceLimit()) HangUp();
   if (connected()) {
     v1::WorkerMessage alive;
     alive.mutable_heartbeat();
@@ -175,17 +197,25 @@ void SimWorker::Flush() {
 bool SimWorker::Obeys(const v1::WorkerCommand& command) {
   const worker::Obedience obedience = worker::ObedienceTo(obeyed_, command);
   if (obedience == worker::Obedience::kRefuse) {
-    world_->Violate("{} does not obey its coordinator, which {}", WorkerName(index_),
-                    worker::WhyRefused(obeyed_, command));
+    const std::string why = worker::WhyRefused(obeyed_, command);
+    if (coordinators_ == 1) {
+      world_->Violate("{} does not obey its coordinator, which {}", WorkerName(index_), why);
+    } else {
+      world_->timeline.Note("{} does not obey coordinator {}, which {}", WorkerName(index_), at_,
+                            why);
+      HangUp();
+    }
     return false;
   }
-  obeyed_ = worker::ObeyedAfter(obeyed_, command, "coordinator");
+  obeyed_ = worker::ObeyedAfter(obeyed_, command, fmt::format("coordinator {}", at_));
   if (obedience == worker::Obedience::kObeyOnceStored) world_->obeyed[id_] = obeyed_;
   return true;
 }
 
 void SimWorker::Handle(const v1::WorkerCommand& command) {
   if (!Obeys(command)) return;
+  heard_ = world_->timeline.now();
+  if (command.has_leader_beat()) return;
   if (command.has_welcome()) {
     welcomed_ = true;
     Flush();
@@ -207,6 +237,7 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
       if (command.take_shards().has_from_folder()) HandleFetch(command);
       return;
     case v1::WorkerCommand::kDropCheckpoint:
+      if (world_->dropped) world_->dropped(command.run_id(), command.drop_checkpoint().step());
       disk().EraseOthers(command.run_id(), {command.drop_checkpoint().kept().begin(),
                                             command.drop_checkpoint().kept().end()});
       disk().Erase(command.run_id(), command.drop_checkpoint().step());

@@ -27,13 +27,14 @@ namespace longhaul::coordinator::sim {
 
 class SimWorker {
  public:
-  // Opens a stream to the coordinator; null: the coordinator does not answer. `end`: the worker's
+  // Opens a stream to coordinator number `at`; null: it does not answer. `end`: the worker's
   // callbacks for the stream.
-  using Dial = std::function<std::shared_ptr<Connection>(size_t worker, Connection::WorkerEnd end)>;
-  // `index`: the worker's number, from 0. `world` must outlive this object. `twin`: this is a
-  // second process with the same identity, because somebody copied the worker's state folder to
-  // another machine; it has no devices.
-  SimWorker(size_t index, World* world, Dial dial, bool twin = false);
+  using Dial = std::function<std::shared_ptr<Connection>(size_t worker, size_t at,
+                                                         Connection::WorkerEnd end)>;
+  // `index`: the worker's number, from 0. `world` must outlive this object. `coordinators`: how
+  // many it knows. `twin`: this is a second process with the same identity, because somebody copied
+  // the worker's state folder to another machine; it has no devices.
+  SimWorker(size_t index, World* world, Dial dial, size_t coordinators, bool twin = false);
 
   // Starts the process as a new incarnation. Does nothing if it runs.
   void Start();
@@ -117,11 +118,14 @@ class SimWorker {
 
   // Session.
   void TryDial();
+  void DialAfter(const worker::SessionEnding& ending);
   void SessionEnded();
+  // Ends the session on this side.
+  void HangUp();
   void Heartbeat();
   void Flush();
   void Handle(const v1::WorkerCommand& command);
-  // Returns whether the command is obeyed. A worker whose coordinators follow each other obeys all.
+  // Returns whether the command is obeyed. A worker of one coordinator obeys all.
   bool Obeys(const v1::WorkerCommand& command);
   void Refused(const std::string& reason);
   v1::Hello Hello() const;
@@ -185,6 +189,9 @@ class SimWorker {
   std::shared_ptr<Connection> connection_;  // null: no stream
   bool welcomed_ = false;
   uint64_t dials_ = 0;  // tells callbacks of earlier connections apart
+  const size_t coordinators_;
+  size_t at_ = 0;  // the coordinator that it dials
+  MonoTime heard_;
   worker::DialOrder order_{1};
   worker::Obeyed obeyed_;  // the leader that this process obeyed last
   // The real worker's queue of messages, which keeps them until they are written to a stream.

@@ -26,6 +26,8 @@ constexpr absl::Duration kHealLimit = absl::Seconds(400);
 // By then every end has noticed what the last faults did to it.
 constexpr absl::Duration kLongestRecovery = absl::Seconds(40);
 constexpr absl::Duration kIdleLimit = absl::Seconds(60);
+// From the end of all faults until one of two coordinators leads, and is sure of it.
+constexpr absl::Duration kLedLimit = absl::Seconds(30);
 // One short run that nothing disturbs.
 constexpr absl::Duration kRunLimit = absl::Seconds(200);
 // From a loss until the replicas that are left train. Shorter than a run waits for a worker that it
@@ -53,6 +55,10 @@ class Simulation {
     chaos.End();
     // A coordinator that is stopped goes on only then.
     healed_at_ = std::max(world().timeline.now(), world().fault_of["coordinator"]);
+    if (cluster_.pair) {
+      EndOfPair();
+      return Result();
+    }
     if (Fine()) MustSettle();
     if (Fine()) MustStop();
     if (Fine()) MustResume();
@@ -68,7 +74,7 @@ class Simulation {
   World& world() { return cluster_.world; }
   const Checkers& checkers() const { return cluster_.checkers; }
   Checkers& checkers() { return cluster_.checkers; }
-  bool Fine() { return world().violation.empty(); }
+  bool Fine() { return cluster_.pair ? cluster_.pair->Fine() : world().violation.empty(); }
 
   // False: `done` has not come true within `limit`. It is looked for so often; zero: after each
   // event.
@@ -85,6 +91,37 @@ class Simulation {
       world().timeline.Step();
     }
     return Fine() && done();
+  }
+
+  void EndOfPair() {
+    if (Fine()) MustBeLed();
+    if (Fine()) MustSettle();
+    if (Fine()) MustStop();
+    if (Fine()) checkers().CheckRecords();
+    if (Fine()) MustKnowAll();
+    if (Fine()) MustAgree();
+    if (Fine()) cluster_.CheckSubmissions();
+  }
+
+  // Somebody leads soon after the faults.
+  void MustBeLed() {
+    const absl::Duration limit = healed_at_ - world().timeline.now() + kLedLimit;
+    if (!RunUntil(limit, [this] { return cluster_.pair->IsLed(); }) && Fine()) {
+      world().Violate("nobody leads {} after all faults have ended: {}",
+                      absl::FormatDuration(kLedLimit), cluster_.Describe());
+    }
+  }
+
+  // Whoever leads has what was committed, by whomever.
+  void MustAgree() {
+    for (const auto& [id, record] : checkers().records()) {
+      const auto run = cluster_.leader().views().RunOf(id.value());
+      if (run.ok() && run->state() == ToString(record.state) && run->step() == record.step)
+        continue;
+      world().Violate("{} is {} at step {}, and the leader says: {}", id.value(),
+                      ToString(record.state), record.step,
+                      run.ok() ? run->state() : Message(run.status()));
+    }
   }
 
   // Whatever a user need not do anything about has come to its end, or trains.
@@ -161,7 +198,7 @@ class Simulation {
     std::string held;
     const auto idle = [&] {
       held.clear();
-      for (const auto& worker : cluster_.coordinator->views().Workers(world().timeline.now())) {
+      for (const auto& worker : cluster_.leader().views().Workers(world().timeline.now())) {
         if (!worker.run_id().empty()) held += worker.name() + " is held by " + worker.run_id();
       }
       return held.empty() && std::all_of(cluster_.workers.begin(), cluster_.workers.end(),
@@ -178,7 +215,7 @@ class Simulation {
   void MustResume() {
     for (const std::string& name : cluster_.RunNames()) {
       const RunRecord *newest = nullptr, *done = nullptr;
-      for (const v1::RunStatus& run : cluster_.coordinator->views().Runs()) {
+      for (const v1::RunStatus& run : cluster_.leader().views().Runs()) {
         const RunRecord& record = checkers().records().at(RunId(run.run_id()));
         if (record.spec.name != name) continue;
         if (record.state == RunState::kDone) {
@@ -216,7 +253,7 @@ class Simulation {
 
   // Whether the coordinator has all of the run's newest checkpoint.
   bool IsCopied(const std::string& name) {
-    const auto run = cluster_.coordinator->views().RunOf(name);
+    const auto run = cluster_.leader().views().RunOf(name);
     if (!run.ok()) return false;
     const RunRecord& record = checkers().records().at(RunId(run->run_id()));
     if (record.checkpoints.empty()) return false;
@@ -240,7 +277,7 @@ class Simulation {
     spec.checkpoint.keep_copy = true;
     cluster_.Submit(spec, /*resume=*/false);
     const auto trains = [this](uint32_t replicas, uint64_t beyond) {
-      const auto run = cluster_.coordinator->views().RunOf("fewer");
+      const auto run = cluster_.leader().views().RunOf("fewer");
       return run.ok() && run->state() == "running" && run->replicas() == replicas &&
              run->checkpoint_step() > 0 && run->step() > beyond;
     };
@@ -248,7 +285,7 @@ class Simulation {
       if (Fine()) world().Violate("fewer should train: {}", cluster_.Describe());
       return;
     }
-    const uint64_t step = cluster_.coordinator->views().RunOf("fewer")->step();
+    const uint64_t step = cluster_.leader().views().RunOf("fewer")->step();
     const size_t lost = cluster_.workers.size() - 1;
     world().Blame(lost);
     cluster_.workers[lost]->Crash(/*silent=*/false);
@@ -264,7 +301,7 @@ class Simulation {
   // The coordinator dies while the word to stop for another number of replicas is under way.
   template <class Trains>
   void MustGrowAfterRestart(const Trains& trains) {
-    const auto run = cluster_.coordinator->views().RunOf("fewer");
+    const auto run = cluster_.leader().views().RunOf("fewer");
     const RunRecord& record = checkers().records().at(RunId(run->run_id()));
     if (!RunUntil(
             kRunLimit, [&] { return record.resize_asked; }, absl::ZeroDuration())) {
@@ -273,8 +310,8 @@ class Simulation {
     }
     const uint64_t step = record.step;
     world().fault_of["coordinator"] = world().timeline.now();
-    cluster_.coordinator->Crash(/*silent=*/false);
-    cluster_.coordinator->Start();
+    cluster_.leader().Crash(/*silent=*/false);
+    cluster_.leader().Start();
     if (!RunUntil(kGrowLimit, [&] { return trains(2, step); }) && Fine()) {
       world().Violate("fewer has stopped for its second replica or was to, and has none: {}",
                       cluster_.Describe());
@@ -283,7 +320,7 @@ class Simulation {
 
   // Whether the object store has a checkpoint of the run.
   bool HasStored(const std::string& name) {
-    const auto run = cluster_.coordinator->views().RunOf(name);
+    const auto run = cluster_.leader().views().RunOf(name);
     return run.ok() && NewestStored(checkers().records().at(RunId(run->run_id()))) > 0;
   }
 
@@ -298,7 +335,7 @@ class Simulation {
       if (Fine()) world().Violate("stored should be in the store: {}", cluster_.Describe());
       return;
     }
-    const RunId id(cluster_.coordinator->views().RunOf("stored")->run_id());
+    const RunId id(cluster_.leader().views().RunOf("stored")->run_id());
     const uint64_t stored = NewestStored(checkers().records().at(id));
     for (size_t worker = 0; worker < cluster_.workers.size(); ++worker) {
       world().Blame(worker);
@@ -307,7 +344,7 @@ class Simulation {
     }
     uint64_t step = 0;
     const auto goes_on = [&] {
-      const auto run = cluster_.coordinator->views().RunOf("stored");
+      const auto run = cluster_.leader().views().RunOf("stored");
       if (!run.ok() || run->state() != "running" || run->epoch() < 2) return false;
       step = checkers().records().at(id).plan->assignment.start_step;
       return true;
@@ -325,7 +362,7 @@ class Simulation {
   void MustBeDone(const std::string& id_or_name) {
     bool begun = false;
     const auto done = [&] {
-      const auto run = cluster_.coordinator->views().RunOf(id_or_name);
+      const auto run = cluster_.leader().views().RunOf(id_or_name);
       if (!run.ok()) return false;
       const bool ended =
           run->state() == "done" || run->state() == "failed" || run->state() == "stopped";
@@ -336,7 +373,7 @@ class Simulation {
       world().Violate("{} should have trained to its end: {}", id_or_name, cluster_.Describe());
     }
     if (!Fine()) return;
-    if (const auto run = cluster_.coordinator->views().RunOf(id_or_name); run->state() != "done") {
+    if (const auto run = cluster_.leader().views().RunOf(id_or_name); run->state() != "done") {
       world().Violate("{} is {} though nothing went wrong: {}", id_or_name, run->state(),
                       run->reason());
     }
@@ -344,9 +381,9 @@ class Simulation {
   }
 
   void MustKnowAll() {
-    if (cluster_.coordinator->views().Runs().size() != checkers().records().size()) {
+    if (cluster_.leader().views().Runs().size() != checkers().records().size()) {
       world().Violate("{} runs are stored, {} are shown", checkers().records().size(),
-                      cluster_.coordinator->views().Runs().size());
+                      cluster_.leader().views().Runs().size());
     }
   }
 
@@ -404,6 +441,7 @@ class Simulation {
       }
       result.seen["checkpoint"] += event.kind() == "checkpoint";
     }
+    if (cluster_.pair) result.seen = cluster_.pair->seen();
     return result;
   }
 

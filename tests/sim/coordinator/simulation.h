@@ -14,7 +14,9 @@ namespace longhaul::coordinator::sim {
 struct SimulationOptions {
   uint64_t seed = 1;
   std::string real_store_folder;  // empty folder for the real store; "": a model in memory
-  bool print = false;             // print every note of the timeline to standard output
+  // Two coordinators and a witness instead of one coordinator, and their faults.
+  bool pair = false;
+  bool print = false;  // print every note of the timeline to standard output
 };
 
 struct SimulationResult {

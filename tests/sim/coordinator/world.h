@@ -128,6 +128,8 @@ struct World {
   std::set<std::string> objects_harmed;  // addresses of objects that a fault changed or deleted
   // A worker (by id) uploads a shard to the coordinator. False: the coordinator does not run.
   std::function<bool(const std::string& worker, const std::string& sha256)> send_copy;
+  // Called when a worker deletes its files of a run's checkpoint, because it was told to.
+  std::function<void(const std::string& run, uint64_t step)> dropped;
   // When the newest fault of each worker and of its links ends, by worker name; "coordinator": of
   // the coordinator. Checkers compare it with the worker that a failure names.
   std::map<std::string, MonoTime> fault_of;

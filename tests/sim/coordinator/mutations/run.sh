@@ -2,9 +2,10 @@
 # Shows that the simulations find bugs: makes each mutation (*.patch beside this file, its first line says
 # what it breaks) in a copy of the tree, builds only the simulation that has to catch it there, and expects a
 # violation within SEEDS seeds. The first line names that simulation, as in "[lead-sim] The witness ..."; without
-# a name it is coordinator-sim. [lead_space_test] has no seeds: it searches a space whole. A mutation is caught
-# when a checker says so, not when the simulation ends in another way: by a signal, an exception or the time
-# limit. Prints a table. Fails where a mutation is not caught, or does not apply or build any more.
+# a name it is coordinator-sim, and [pair] is its part with two coordinators. [lead_space_test] has no seeds: it
+# searches a space whole. A mutation is caught when a checker says so, not when the simulation ends in another
+# way: by a signal, an exception or the time limit. Prints a table. Fails where a mutation is not caught, or does
+# not apply or build any more.
 set -euo pipefail
 
 usage() {
@@ -68,8 +69,12 @@ level() {
   named=$(sed -nE '1s/^\[([a-z_-]+)\] .*/\1/p' "$mutations/$1.patch")
   echo "${named:-coordinator-sim}"
 }
+# The program of a simulation.
+program() {
+  if [ "$1" = pair ]; then echo coordinator-sim; else echo "$1"; fi
+}
 build() { # WHAT SIMULATION
-  cmake --build --preset release --parallel "$jobs" --target "$2" >build.log 2>&1 && return
+  cmake --build --preset release --parallel "$jobs" --target "$(program "$2")" >build.log 2>&1 && return
   tail -n 40 build.log >&2
   echo "run.sh: $1 does not build" >&2
   exit 2
@@ -78,8 +83,9 @@ build() { # WHAT SIMULATION
 readonly violation=3
 sim() { # SIMULATION SEEDS
   local arguments=(--count "$2" --jobs "$jobs")
+  [ "$1" != pair ] || arguments+=(--only pair)
   [ "$1" != lead_space_test ] || arguments=(--gtest_fail_fast)
-  timeout "${LIMIT:-1800}" "build/release/bin/$1" "${arguments[@]}" >out.log 2>&1 && return
+  timeout "${LIMIT:-1800}" "build/release/bin/$(program "$1")" "${arguments[@]}" >out.log 2>&1 && return
   local code=$?
   # A test program has no exit code of its own for a violation.
   if [ "$1" = lead_space_test ] && [ "$code" = 1 ]; then return "$violation"; else return "$code"; fi

@@ -80,11 +80,11 @@ build() {
 
 # run_tests PRESET [ctest's arguments...]
 run_tests() {
-  local preset=$1 log status=0 at_once=$((3 * $(nproc)))
+  local preset=$1 log status=0 at_once=$((4 * $(nproc)))
   shift
   printf -- '-- testing %s (%s s so far)\n' "$preset" "$SECONDS"
   log=$(mktemp)
-  # Three tests to a core, because most of them wait for processes and for links part of their time. The longest
+  # Four tests to a core, because most of them wait for processes and for links half of their time. The longest
   # begin first (COST). How long each took is in junit.xml.
   # Under sanitizers they compute instead of waiting.
   [ "$preset" = release ] || at_once=$(nproc)

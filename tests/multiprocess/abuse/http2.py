@@ -178,9 +178,14 @@ class Connection:
             self.windows[stream] = self.windows.get(stream, 0) + one.window_increment
         elif isinstance(one, SettingsFrame) and "ACK" not in one.flags:
             self.initial = one.settings.get(SettingsFrame.INITIAL_WINDOW_SIZE, self.initial)
-            self.send(SettingsFrame(0, flags=("ACK",)))
+            self.acknowledge(SettingsFrame(0, flags=("ACK",)))
         elif isinstance(one, PingFrame) and "ACK" not in one.flags:
-            self.send(PingFrame(0, one.opaque_data, flags=("ACK",)))
+            self.acknowledge(PingFrame(0, one.opaque_data, flags=("ACK",)))
+
+    def acknowledge(self, frame):
+        """A busy server may read late, and read() has left a timeout of a moment: a send that fails counts as a cut."""
+        self.socket.settimeout(PATIENCE_S)
+        self.send(frame)
 
     def wait_ended(self, *streams):
         """How many of these calls have an end, after waiting for all of them."""

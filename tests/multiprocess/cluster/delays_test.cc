@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 class Delays : public ClusterTest {
  protected:
   // Small packets from one worker to another and back.
-  nlohmann::json Ping(int from, int to, int seconds = 2) {
+  nlohmann::json Ping(int from, int to, int seconds = 1) {
     Running echo(Traffic(to, "echo", Address(to), seconds + 60));
     EXPECT_TRUE(echo.WaitForOutput("listening")) << echo.output();
     Running ping(Traffic(from, "ping", Address(to), seconds));

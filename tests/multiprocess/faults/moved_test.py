@@ -14,7 +14,7 @@ from namespace_cluster import namespace_cluster
 from training_test import expect_equal, text_for_training, wait_for
 
 SKIPPED = 77
-STEPS = 200
+STEPS = 140
 
 
 class Namespace:
@@ -108,7 +108,7 @@ def main():
         for namespace in namespaces:
             stack.enter_context(namespace.started_worker())
         run = cluster.submit("moved", steps=STEPS, stages=2, transport="tcp")
-        for namespace, step in zip(namespaces, (5, 70)):
+        for namespace, step in zip(namespaces, (5, 60)):
             move_at(cluster, run, step, namespace)
             expect_events(cluster, run, f"has moved: tcp {namespace.address}:")
         expect_done(cluster, run, "workers that moved", unbroken)

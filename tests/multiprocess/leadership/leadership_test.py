@@ -1,11 +1,14 @@
 """Who leads is sound under faults: two coordinators, a witness and workers as real daemons, one fault after another.
 
-usage: leadership_test.py BIN_DIR FAULT...
+usage: leadership_test.py BIN_DIR FAULT... [--csv FILE]
 
 A run trains through all the faults, and clients submit, stop and remove runs meanwhile. After each fault the run goes on
 within a bound, and whoever was away follows again by itself. In the end nothing that a client was told is lost, no step
-is missing, and losses are those of an unbroken run.
+is missing, and losses are those of an unbroken run. Seconds of each fault, and a row for all faults together, are added to
+the file of --csv.
 """
+import argparse
+import csv
 import os
 import pathlib
 import signal
@@ -14,6 +17,8 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import copies  # noqa: E402
+import witnesses  # noqa: E402
 from history import Client, History  # noqa: E402
 from namespaces import machines  # noqa: E402
 from trio import FULL, GOES_ON, SEATS, STALLED, Trio, expect_equal, other, wait_for  # noqa: E402
@@ -22,13 +27,14 @@ STEPS = 30       # of the unbroken run
 RESUMED_S = 10   # from a takeover until the run has a new step
 AWAY_S = float(os.environ.get("LONGHAUL_TEST_AWAY", "60"))  # how long what is stopped or paused stays so
 SKIPPED = 77
+COLUMNS = ("fault", "leads_s", "answers_s", "new_step_s", "in_sync_s", "acknowledged", "turns", "takeovers", "steps")
 
 
 class Scene:
     """What the faults below act on."""
 
     def __init__(self, trio, run):
-        self.trio, self.run, self.takeovers = trio, run, 0
+        self.trio, self.run, self.takeovers, self.rows = trio, run, 0, []
         self.leads = wait_for("a leader", trio.leader)
 
     def follows(self):
@@ -40,6 +46,7 @@ class Scene:
     def await_takeover(self, what, harm):
         """Harms the leader, and waits until the other one leads and the run has a step that is newer."""
         old, new = self.leads, self.follows()
+        self.trio.await_pair()  # a slow disk may have kept the standby behind
         began = time.monotonic()
         harm(old)
         wait_for(f"{new} to take over", lambda: self.trio.leadership(new).get("role") in ("coordinator", "leader"))
@@ -52,6 +59,7 @@ class Scene:
         ended = time.monotonic()
         print(f"ok: {what}: {new} leads after {led - began:.1f} s, answers after {answered - began:.1f} s, and the run "
               f"has a new step {ended - led:.1f} s after the takeover", flush=True)
+        self.add_row(what, leads_s=led - began, answers_s=answered - began, new_step_s=ended - led)
         assert ended - led <= RESUMED_S * self.slow(), f"the run went on {ended - led:.1f} s after the takeover"
         self.takeovers += 1
 
@@ -64,6 +72,23 @@ class Scene:
             time.sleep(0.2)
         wait_for("more steps", lambda: self.step() > at)
         print(f"ok: {what}: {self.leads} leads as before, and the run went on", flush=True)
+        self.add_row(what)
+
+    def goes_on(self, what, began):
+        """The one that led leads again, and the run goes on; `began`: when it was started."""
+        wait_for(f"{self.leads} to lead", lambda: self.trio.cli(
+            "ps", check=False, address=self.trio.addresses[self.leads]).returncode == 0)
+        answered = time.monotonic()
+        at = self.step()
+        wait_for("more steps", lambda: self.step() > at)
+        ended = time.monotonic()
+        print(f"ok: {what}: {self.leads} answers {answered - began:.1f} s after its start, and the run has a new step "
+              f"{ended - answered:.1f} s later", flush=True)
+        self.add_row(what, answers_s=answered - began, new_step_s=ended - answered)
+        assert ended - answered <= RESUMED_S * self.slow(), f"the run went on {ended - answered:.1f} s later"
+
+    def add_row(self, what, **seconds):
+        self.rows.append({"fault": what, **{name: f"{value:.1f}" for name, value in seconds.items()}})
 
     def slow(self):
         return float(os.environ.get("LONGHAUL_TEST_SLOW", "1"))
@@ -73,8 +98,10 @@ class Scene:
         def follows():
             self.keep_alive(seat)
             return self.trio.leadership(seat).get("role") in ("standby", "follower")
+        began = time.monotonic()
         wait_for(f"{seat} to follow", follows)
         self.trio.await_pair()
+        self.rows[-1]["in_sync_s"] = f"{time.monotonic() - began:.1f}"
         print(f"ok: {seat} follows, and both are in sync", flush=True)
 
     def keep_alive(self, seat):
@@ -182,6 +209,7 @@ def cut_from_workers(scene):
     scene.leads = wait_for("a leader", scene.trio.leader)
     scene.trio.await_pair()
     print(f"ok: cut from the workers: {scene.leads} leads, and the run went on", flush=True)
+    scene.add_row("cut from the workers")
 
 
 def cut_from_all(scene):
@@ -207,52 +235,19 @@ def cut_one_way(scene):
     scene.comes_back(scene.follows())
 
 
-def puts_back(scene, copy):
-    """Returns a harm: the directory of a seat is put back from `copy`, and the seat starts on it."""
-    def harm(seat):
-        scene.trio.kill(seat)
-        scene.trio.put_back(seat, copy)
-        scene.trio.start_seat(seat)
-    return harm
-
-
-def old_copy(scene):
-    """The leader's folder is put back from an older snapshot: the pair does not let it lead."""
-    old = scene.leads
-    copy = scene.trio.copy_of(old)
-    at = scene.step()
-    wait_for("changes that the copy lacks", lambda: scene.step() > at + 5)
-    scene.await_takeover("put back from an older copy", puts_back(scene, copy))
-    scene.comes_back(old)
-
-
-def old_copy_of_one_alone(scene):
-    """As old_copy, with a copy from when it led alone: its own record would let it lead without asking anybody."""
-    old = scene.leads
-    scene.trio.machines.cut_both(*SEATS)
-    wait_for(f"{old} to be alone", lambda: len(scene.trio.leadership(old).get("in_sync", [])) == 1)
-    copy = scene.trio.copy_of(old)
-    scene.trio.machines.heal()
-    scene.trio.await_pair()
-    at = scene.step()
-    wait_for("changes that the copy lacks", lambda: scene.step() > at + 5)
-    scene.await_takeover("put back from a copy of when it was alone", puts_back(scene, copy))
-    scene.comes_back(old)
-
-
-def witness_killed(scene):
-    scene.trio.kill("witness")
-    scene.expect_no_takeover("the witness is killed", 8)
-    scene.trio.start_witness()
-    scene.trio.await_pair()
+def disk_stalled_and_stopped(scene):
+    copies.stalled_and_stopped(scene, AWAY_S)
 
 
 FAULTS = {fault.__name__: fault for fault in (
-    killed, machine_gone, stopped, stopped_long, disk_stalled, standby_disk_stalled, standby_disk_full, paused,
-    standby_paused, cut_from_standby, cut_from_standby_one_way, cut_from_witness, cut_from_workers, cut_from_all,
-    cut_one_way, old_copy, old_copy_of_one_alone, witness_killed)}
-ANYWHERE = ("killed", "stopped", "stopped_long", "disk_stalled", "standby_disk_stalled", "standby_disk_full",
-            "old_copy", "witness_killed")  # faults that need no network of their own
+    killed, machine_gone, stopped, stopped_long, disk_stalled, disk_stalled_and_stopped, standby_disk_stalled,
+    standby_disk_full, paused, standby_paused, cut_from_standby, cut_from_standby_one_way, cut_from_witness,
+    cut_from_workers, cut_from_all, cut_one_way, copies.old_copy, copies.old_copy_of_one_alone, copies.lying_disk,
+    copies.lying_disk_of_standby, copies.lying_disk_of_standby_alone, copies.clone_beside, witnesses.witness_killed,
+    witnesses.witness_put_back, witnesses.witness_wiped)}
+ANYWHERE = ("killed", "stopped", "stopped_long", "disk_stalled", "disk_stalled_and_stopped", "standby_disk_stalled",
+            "standby_disk_full", "old_copy", "lying_disk", "lying_disk_of_standby", "lying_disk_of_standby_alone",
+            "witness_killed", "witness_put_back", "witness_wiped")  # faults that need no network of their own
 
 
 def expect_whole(trio, run, unbroken):
@@ -263,10 +258,25 @@ def expect_whole(trio, run, unbroken):
     first = range(1, STEPS + 1)
     expect_equal("losses over all faults", [got[step]["loss"] for step in first],
                  [unbroken[step]["loss"] for step in first])
+    return len(got)
+
+
+def add_rows(path, rows):
+    begins = not os.path.exists(path) or os.path.getsize(path) == 0
+    with open(path, "a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if begins:
+            writer.writeheader()
+        writer.writerows(rows)
 
 
 def main():
-    programs, *names = sys.argv[1:]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("programs")
+    parser.add_argument("faults", nargs="+", choices=FAULTS, metavar="FAULT")
+    parser.add_argument("--csv", help="file to add rows to")
+    options = parser.parse_args()
+    programs, names = options.programs, options.faults
     with tempfile.TemporaryDirectory(prefix="longhaul-leadership-") as folder, \
             machines(["one", "two", "witness", "worker1", "worker2"]) as places:
         if not hasattr(places, "cut") and not all(name in ANYWHERE for name in names):
@@ -276,6 +286,9 @@ def main():
             whole = trio.submit("whole", STEPS)
             wait_for("the unbroken run", lambda: trio.status(whole)["state"] == "done")
             unbroken = trio.steps_of(whole)
+            if trio.apart:  # else the run takes the cores from the daemons
+                for worker in ("worker1", "worker2"):
+                    places.slow(worker, "4mbit")
             scene = Scene(trio, trio.submit("kept", 1_000_000))
             wait_for("some steps", lambda: scene.step() > 5)
             addresses = {"only-one": trio.addresses["one"], "only-two": trio.addresses["two"], "both": trio.both()}
@@ -289,7 +302,11 @@ def main():
             good = history.check(trio.cli("ps", "--json").stdout)
             turns = history.expect_turns("only-one", "only-two", scene.takeovers)
             print(f"ok: {good} calls of clients that were carried out are all there; {turns} turns", flush=True)
-            expect_whole(trio, scene.run, unbroken)
+            steps = expect_whole(trio, scene.run, unbroken)
+            scene.rows.append({"fault": f"all of {' '.join(names)}", "acknowledged": good, "turns": turns,
+                               "takeovers": scene.takeovers, "steps": steps})
+            if options.csv:
+                add_rows(options.csv, scene.rows)
     return 0
 
 

@@ -75,6 +75,11 @@ class Namespaces:
         """The machine's only link; down, nobody gets an answer, not even that nobody listens."""
         ip("-n", self.full(name), "link", "set", "eth0", "up" if up else "down")
 
+    def slow(self, name, rate):
+        """What the machine sends leaves at this rate, such as 4mbit."""
+        subprocess.run(["tc", "-n", self.full(name), "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst",
+                        "16kb", "latency", "400ms"], check=True, capture_output=True, text=True)
+
     def close(self):
         for name in self.addresses:
             subprocess.run(["ip", "netns", "del", self.full(name)], check=False, capture_output=True)

@@ -89,9 +89,21 @@ class Trio(Cluster):
             "LONGHAUL_TEST_DISK_STATE": str(self.folder / f"{seat}.disk"),
             "LONGHAUL_TEST_PAUSE": str(self.folder / f"{seat}.pause")})
 
-    def start_witness(self):
+    def start_clone(self, seat, copy):
+        """Starts a coordinator on a copy of the seat's folder, on a machine of its own. Gives its address."""
+        address = f"{self.machines.addresses['hub']}:{PORT}"
+        shutil.copytree(copy, self.folder / "clone")
+        log = open(self.folder / "clone.log", "a", encoding="utf-8")  # noqa: SIM115
+        self.processes["clone"] = subprocess.Popen(
+            [*self.machines.command("hub"), self.programs / "longhaul-coordinator", "--listen", address, "--peer",
+             self.addresses[other(seat)], "--state-dir", self.folder / "clone", "--token-file", self.token],
+            stdout=log, stderr=log)
+        return address
+
+    def start_witness(self, anew=False):
+        """`anew`: it has lost its folder, so it joins as another member."""
         token = self.folder / "witness.token"
-        if not token.exists():
+        if anew or not token.exists():
             token.write_text(self.cli("token", "create", "--role", "witness").stdout)
             token.chmod(0o600)
         self.spawn("witness", "longhaul-coordinator", "witness", "--coordinator", self.both(), token=token)
@@ -105,6 +117,18 @@ class Trio(Cluster):
             return json.loads(path.read_text())
         except (OSError, ValueError):
             return {}
+
+    def witness_record(self):
+        try:
+            return json.loads((self.folder / "witness" / "witness.json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+    def first_witness(self):
+        """The name of the witness that joined first."""
+        said = json.loads(self.cli("members", "--json").stdout)
+        rows = said["members"] if isinstance(said, dict) else said
+        return min((row for row in rows if row["role"] == "witness"), key=lambda row: int(row["joined_unix_ms"]))["name"]
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text()
@@ -152,10 +176,10 @@ class Trio(Cluster):
             len(self.leadership(seat).get("in_sync", [])) == 2 for seat in [self.leader()] if seat))
 
     # Runs.
-    def submit(self, name, steps):
+    def submit(self, name, steps, *flags):
         path = self.folder / f"{name}.yaml"
         path.write_text(RUN.format(name=name, steps=steps, stages=2, schedule="1f1b", transport="grpc", links=NONE))
-        return self.cli("submit", path, "--set", "train.schedule.kind=constant").stdout.split()[0]
+        return self.cli("submit", path, "--set", "train.schedule.kind=constant", *flags).stdout.split()[0]
 
     def unplaceable(self):
         """A run file for clients: three stages, and there are two workers."""
@@ -193,13 +217,25 @@ class Trio(Cluster):
             self.machines.link(seat, up=True)
         self.processes[seat].send_signal(signal.SIGCONT)
 
-    def copy_of(self, seat):
-        """A copy of the seat's folder, as a snapshot of its disk has it; for put_back."""
-        copy = self.folder / f"{seat}.copy"
+    def copy_of(self, name):
+        """A copy of the daemon's folder at one moment, as a snapshot of its disk has it; for put_back."""
+        copy = self.folder / f"{name}.copy"
         shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(self.folder / seat, copy)
+        self.processes[name].send_signal(signal.SIGSTOP)
+        try:
+            shutil.copytree(self.folder / name, copy)
+        finally:
+            self.processes[name].send_signal(signal.SIGCONT)
         return copy
 
-    def put_back(self, seat, copy):
-        shutil.rmtree(self.folder / seat)
-        shutil.copytree(copy, self.folder / seat)
+    def put_back(self, name, copy, only=None):
+        """`only`: a pattern; files that do not fit it stay as they are."""
+        folder = self.folder / name
+        if only is None:
+            shutil.rmtree(folder)
+            shutil.copytree(copy, folder)
+            return
+        for path in folder.glob(only):
+            path.unlink()
+        for path in copy.glob(only):
+            shutil.copy2(path, folder / path.name)

@@ -37,7 +37,8 @@ def main():
         text_for_training(folder)
         with OldCopy(programs, folder, 2) as cluster:
             path = cluster.write_run("old", steps=100000, stages=2)
-            path.write_text(path.read_text().replace("attempts: 0", "attempts: 100"))
+            # Workers keep the checkpoints that the copy knows, however far they train meanwhile.
+            path.write_text(path.read_text().replace("attempts: 0", "attempts: 100").replace("keep: 2", "keep: 1000"))
             run = cluster.cli("submit", path).stdout.split()[0]
             wait_for("a checkpoint", lambda: cluster.checkpoint_step(run) >= 10)
             state, copy = pathlib.Path(folder, "coordinator"), pathlib.Path(folder, "copy")

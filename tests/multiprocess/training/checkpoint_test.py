@@ -92,7 +92,7 @@ def copies(cluster):
     folder = cluster.folder / "coordinator" / "shard-copies"
     wait_for("copies of the last checkpoints", lambda: all(
         s.get("copied") for c in checkpoints(cluster, run)[0] for s in c["shards"]))
-    expect("copies are pruned", len(list(folder.iterdir())) == 2 * 4 * 2, list(folder.iterdir()))
+    wait_for("older copies to go", lambda: len(list(folder.iterdir())) == 2 * 4 * 2)
     verified, code = checkpoints(cluster, run, "--verify")
     expect("all is whole", code == 0 and all(c["state"] == "whole" for c in verified), verified)
 

@@ -173,7 +173,7 @@ def loss_masks(cluster):
         marks += [1, 0, 1, 1, 1]
     write_set(cluster.folder / "marked", tokens, masks=marks)
     sets = "data: { sets: [marked], seed: 3 }"
-    one = train(cluster, "marked-one", sets, stages=1, steps=150)
+    one = train(cluster, "marked-one", sets, stages=1, steps=110)
     # What does not count would alone cost log(248) / 5.
     if not one[-1] < 0.5:
         raise AssertionError(f"a loss of {one[-1]}: what is masked counts")

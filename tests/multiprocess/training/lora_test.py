@@ -23,7 +23,7 @@ SHAPES = {"self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (KV, HIDDEN)
           "mlp.down_proj": (HIDDEN, MLP)}
 
 
-def write_run(cluster, name, stages=2, targets="all-linear", steps=60, rank=RANK, dtype="fp32", lora=None):
+def write_run(cluster, name, stages=2, targets="all-linear", steps=40, rank=RANK, dtype="fp32", lora=None):
     text = RUN.format(name=name, steps=steps, stages=stages, schedule="link-aware", links=NONE, transport="ucx")
     lora = f"lora: {lora}" if lora else f"lora: {{ rank: {rank}, alpha: {ALPHA}, targets: {targets} }}"
     text = text.replace(GPT, MODEL).replace("lr: 1e-3", "lr: 3e-2").replace("  seed: 5\n", f"  seed: 5\n  {lora}\n")
@@ -63,7 +63,7 @@ def splits(cluster):
     expect_equal("2 stages against 1, tied", cluster.losses(run), losses)
 
     path = write_run(cluster, "broken")
-    broken = cluster.broken_after(20, path)
+    broken = cluster.broken_after(10, path)
     other = write_run(cluster, "broken", rank=8)
     refused = cluster.cli("submit", other, "--resume", check=False)
     if refused.returncode != 1 or f"train.lora is {{ rank: {RANK}," not in refused.stderr:
@@ -173,7 +173,7 @@ def drops(cluster):
     whole = submit(cluster, write_run(cluster, "dropped-whole", stages=1, lora=lora), "--watch")
     losses = cluster.losses(whole)
     path = write_run(cluster, "dropped", lora=lora)
-    broken = cluster.broken_after(20, path)
+    broken = cluster.broken_after(10, path)
     cluster.start_worker(2)
     wait_for("worker2 again", lambda: len(cluster.connected()) == 2)
     submit(cluster, path, "--resume")
@@ -200,7 +200,7 @@ def quantized(cluster, base, plain):
             raise AssertionError(f"{kind}: a loss of {own}, and of {other} over the published base")
         print(f"ok: {kind}: a loss of {own:.6f} in the last steps, of {other:.6f} over the published base", flush=True)
     path = write_run(cluster, "nf4", lora=lora.replace("int8", "nf4"))
-    broken = cluster.broken_after(20, path)
+    broken = cluster.broken_after(10, path)
     cluster.start_worker(2)
     wait_for("worker2 again", lambda: len(cluster.connected()) == 2)
     write_run(cluster, "nf4", lora=lora)

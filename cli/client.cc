@@ -128,6 +128,7 @@ void Client::Dial() {
   channel_ = dialled.channel;
   stub_ = v1::ControlService::NewStub(channel_);
   members_ = v1::MemberService::NewStub(channel_);
+  seats_ = v1::SeatService::NewStub(channel_);
 }
 
 Status Client::Reach() {

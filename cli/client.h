@@ -16,6 +16,7 @@
 #include "cli/interrupt.h"
 #include "longhaul/v1/control.grpc.pb.h"
 #include "longhaul/v1/member.grpc.pb.h"
+#include "longhaul/v1/standby.grpc.pb.h"
 #include "proto/member/access.h"
 #include "run/file/topology.h"
 
@@ -136,6 +137,18 @@ class Client {
     return reply;
   }
 
+  // The same, for a method of the service of coordinators as seats.
+  template <class Request, class Reply>
+  StatusOr<Reply> Get(grpc::Status (v1::SeatService::Stub::*method)(grpc::ClientContext*,
+                                                                    const Request&, Reply*),
+                      const Request& request, absl::Duration limit = absl::Seconds(30)) {
+    Reply reply;
+    LH_RETURN_IF_ERROR(Call(limit, [&](grpc::ClientContext& context) {
+      return (seats_.get()->*method)(&context, request, &reply);
+    }));
+    return reply;
+  }
+
   // Passes every message of a stream to `each`, until `each` returns false or the stream ends.
   // Returns OK in both cases, else an error as Call does. There is no time limit. `each` runs on
   // the calling thread.
@@ -175,6 +188,7 @@ class Client {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ControlService::Stub> stub_;
   std::unique_ptr<v1::MemberService::Stub> members_;
+  std::unique_ptr<v1::SeatService::Stub> seats_;
 };
 
 }  // namespace longhaul::cli

@@ -19,8 +19,15 @@ std::string LeaderText(const v1::LeadershipInfo& info, bool terminal) {
 }
 
 std::string Lacks(const Standby& standby) {
-  if (standby.behind_changes() == 0) return "";
-  return fmt::format(", {} changes behind", standby.behind_changes());
+  std::string text;
+  if (standby.behind_changes() != 0) {
+    text = fmt::format(", {} changes behind", standby.behind_changes());
+  }
+  if (standby.missing_blobs() != 0) {
+    text += fmt::format(", lacks {} files ({})", standby.missing_blobs(),
+                        longhaul::FormatBytes(static_cast<double>(standby.missing_bytes())));
+  }
+  return text;
 }
 
 std::string StandbyText(const Standby& standby) {

@@ -81,6 +81,7 @@ Program::Program(Terminal terminal, LocalClusters clusters)
   AddWorkersCommand(*this);
   AddMembersCommands(*this);
   AddAuditCommand(*this);
+  AddLeadCommand(*this);
 }
 
 void Program::RefuseConnectionFlags(CLI::App* command, bool json_too) {

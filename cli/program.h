@@ -154,5 +154,6 @@ void AddTraceCommand(Program& program);        // trace
 void AddWorkersCommand(Program& program);      // workers
 void AddMembersCommands(Program& program);     // members, token
 void AddAuditCommand(Program& program);        // audit
+void AddLeadCommand(Program& program);         // lead
 
 }  // namespace longhaul::cli

@@ -36,6 +36,7 @@
 #include "coordinator/state/member_limits.h"
 #include "coordinator/store/backup.h"
 #include "proto/identity/join_token.h"
+#include "proto/identity/session_tickets.h"
 #include "proto/rpc/channel.h"
 #include "proto/witness/hosted.h"
 
@@ -199,7 +200,7 @@ int Serve(ServerOptions options, char** arguments, bool follows) {
   const Status failure = server.failure();
   if (failure.ok()) LogInfo("signal {}: shutting down", signal);
   const int exit_code = failure.ok() ? kOk : Fail(failure);
-  if (server.begins_anew() || (follows && server.stepped_down())) {
+  if (signal == 0 && (server.begins_anew() || (follows && server.stepped_down()))) {
     // Nothing of the old term may go on: a new process has no thread of it.
     server.Stop(kStopLimit);
     return BeginAnew(arguments);
@@ -274,6 +275,7 @@ int Witness(const Flags& flags) {
   witness::HostedWitness witness(options);
   fmt::print("witness of {}\n", flags.witness_of);
   std::fflush(stdout);
+  NotifySystemd("READY=1");
   int signal = 0;
   while (signal == 0 && witness.failure().ok()) {
     signal = WaitForShutdownSignal(kFailureCheck);
@@ -459,6 +461,7 @@ int Main(int argc, char** argv) {
     return WrongUsage(Message(status));
   }
   RouteGrpcLog();
+  LeaveOutSessionTickets();
   RaiseFileLimit();
   const Watchdog watchdog;
   if (witness->parsed()) return Witness(flags);

@@ -13,25 +13,41 @@ bool Seat::alone() const {
   return record_.in_sync.size() == 1 && record_.in_sync.front() == record_.seat;
 }
 
+bool Seat::gave_way() const {
+  return !record_.in_sync.empty() &&
+         std::ranges::find(record_.in_sync, record_.seat) == record_.in_sync.end();
+}
+
 // ---- To lead -----------------------------------------------------------------------
 
 uint64_t Seat::NextTerm(uint64_t above) const {
-  return std::max(record_.term, above) + 1;
+  return std::max({record_.term, record_.asked, above}) + 1;
 }
 
+// The term is stored before anybody is asked. A vote is then for a term above it, so the answer to
+// an old request never counts for more than a vote that was given since.
 void Seat::BeginCandidacy(Tenure tenure, uint64_t above) {
   candidate_ = Candidacy{.term = NextTerm(above), .tenure = std::move(tenure)};
+  record_.asked = candidate_->term;
+  Emit(effect::Store{});
 }
 
 void Seat::AskWitness(Tenure tenure, uint64_t above) {
   if (leads_) return;
+  if (gave_way()) {
+    // The beat of nobody is refused, and every answer says who is in sync.
+    Emit(effect::AskWitness{witness::Beat{.seat = record_.seat}});
+    return;
+  }
   BeginCandidacy(std::move(tenure), above);
   Emit(effect::AskWitness{witness::Elect{.term = candidate_->term,
                                          .tenure = candidate_->tenure,
                                          .seat = record_.seat,
-                                         .number = logged().number}});
+                                         .number = logged().number,
+                                         .voter = needs_way() ? record_.voter : ""}});
 }
 
+// Also after it gave way: whoever the other seat finds not to be behind has everything.
 void Seat::AskOther(Tenure tenure, uint64_t above) {
   if (leads_) return;
   BeginCandidacy(std::move(tenure), above);
@@ -43,20 +59,22 @@ void Seat::AskOther(Tenure tenure, uint64_t above) {
 
 bool Seat::LeadAlone(Tenure tenure, uint64_t above) {
   if (leads_ || !alone()) return false;
-  BecomeLeader(NextTerm(above), std::move(tenure), record_.in_sync);
+  BecomeLeader(NextTerm(above), std::move(tenure), record_.in_sync, record_.voter);
   RemindWitness();
   return true;
 }
 
 void Seat::Force(Tenure tenure, uint64_t term) {
   if (leads_) return;
-  BecomeLeader(std::max(NextTerm(0), term), std::move(tenure), {record_.seat});
+  BecomeLeader(std::max(NextTerm(0), term), std::move(tenure), {record_.seat}, "");
 }
 
-void Seat::BecomeLeader(uint64_t term, Tenure tenure, std::vector<std::string> in_sync) {
+void Seat::BecomeLeader(uint64_t term, Tenure tenure, std::vector<std::string> in_sync,
+                        std::string voter) {
   leads_ = true;
   record_.term = term;
   record_.in_sync = std::move(in_sync);
+  record_.voter = std::move(voter);
   tenure_ = std::move(tenure);
   candidate_.reset();
   waits_for_.reset();
@@ -67,6 +85,7 @@ void Seat::BecomeLeader(uint64_t term, Tenure tenure, std::vector<std::string> i
 
 void Seat::StepDown(uint64_t term) {
   const bool led = std::exchange(leads_, false);
+  hands_over_ = false;
   // The transaction of the proposed change is rolled back. The other seat may have stored it.
   if (std::exchange(proposed_, false)) tail_.pop_back();
   candidate_.reset();
@@ -119,12 +138,24 @@ bool Seat::Grow(const std::string& other) {
   return true;
 }
 
+bool Seat::MayFeed(const std::string& seat, const History& logged) {
+  if (!leads_ || !in_sync_of_two()) return leads_;
+  const bool counts = std::ranges::find(record_.in_sync, seat) != record_.in_sync.end();
+  if (counts && !IsBehind(logged, applied_)) return true;
+  acknowledged_ = 0;
+  Shrink();
+  return false;
+}
+
 void Seat::RemindWitness() {
   if (!leads_) return;
   // An older leader's changes count, too, though they are not committed before this one's first.
   const uint64_t stored = proposed_ ? logged().number - 1 : logged().number;
-  Emit(effect::AskWitness{witness::Elect{
-      .term = record_.term, .tenure = tenure_, .seat = record_.seat, .number = stored}});
+  Emit(effect::AskWitness{witness::Elect{.term = record_.term,
+                                         .tenure = tenure_,
+                                         .seat = record_.seat,
+                                         .number = stored,
+                                         .voter = record_.voter}});
   if (waits_for_) {
     Shrink();
   } else if (in_sync_of_two()) {
@@ -145,10 +176,14 @@ void Seat::OnWitness(const witness::Record& record) {
   }
   if (record.term < record_.term) return;
   if (!leads_ && candidate_ == Candidacy{record.term, record.tenure}) {
-    BecomeLeader(record.term, record.tenure, record.in_sync);
+    BecomeLeader(record.term, record.tenure, record.in_sync, "");
     return;
   }
   if (leads_ && record.term == record_.term && record.tenure == tenure_) {
+    if (!record_.voter.empty() && record.in_sync == record_.in_sync) {
+      record_.voter.clear();
+      Emit(effect::Store{});
+    }
     if (waits_for_ != record.ask) {
       // The witness knows of another seat in sync, and this one has not asked for less.
       if (!alone() || record.ask < ask_ || record.in_sync == record_.in_sync) return;
@@ -164,8 +199,24 @@ void Seat::OnWitness(const witness::Record& record) {
   }
   // Another process was elected. An own record that allows this seat to lead alone is an old copy
   // if the witness knows of another seat in sync.
-  if (alone() && record.in_sync != record_.in_sync) record_.in_sync = record.in_sync;
+  if (alone() && record.in_sync != record_.in_sync) {
+    record_.in_sync = record.in_sync;
+    if (gave_way()) record_.in_sync.clear();
+  }
   if (record.term > record_.term || leads_) StepDown(record.term);
+  // The leader to which this seat gave way has told the witness that it is in sync again.
+  if (std::ranges::find(record.in_sync, record_.seat) != record.in_sync.end()) OnInSync();
+}
+
+void Seat::OnInSync() {
+  if (!gave_way()) return;
+  record_.in_sync.clear();
+  Emit(effect::Store{});
+}
+
+void Seat::GiveWay(const std::string& seat) {
+  record_.in_sync = {seat};
+  record_.voter.clear();
 }
 
 void Seat::OnNewerTerm(uint64_t term) {
@@ -178,29 +229,31 @@ void Seat::OnSeat(const SeatMessage& message) {
 
 void Seat::On(const seat_message::Vote& vote) {
   seat_message::Voted voted{.term = vote.term, .tenure = vote.tenure, .seat = record_.seat};
-  if (vote.term > record_.term && !leads_ && !IsBehind(vote.history, logged())) {
-    record_.term = vote.term;
+  const bool may_vote = leads_ ? hands_over_ && !proposed_ : !alone();
+  if (may_vote && vote.term > std::max(record_.term, record_.asked) &&
+      !IsBehind(vote.history, logged())) {
     record_.other = vote.seat;
+    GiveWay(vote.seat);
     // A late grant of what this seat asked for itself must find nobody.
-    candidate_.reset();
-    Emit(effect::Store{});
+    StepDown(vote.term);
     voted.granted = true;
   }
-  voted.newest = record_.term;
+  voted.newest = std::max(record_.term, record_.asked);
   Emit(effect::Say{voted});
 }
 
 void Seat::On(const seat_message::Voted& voted) {
   if (!voted.granted) {
-    OnNewerTerm(voted.newest);
+    // The next request is for a newer term. It follows at once if the term alone was too old: both
+    // seats ask again and again, and each request makes the other one's next term too old.
+    const bool mine = candidate_ == Candidacy{voted.term, voted.tenure};
+    if (mine && !leads_ && voted.newest >= voted.term) AskOther(voted.tenure, voted.newest);
     return;
   }
   if (leads_ || candidate_ != Candidacy{voted.term, voted.tenure}) return;
   if (voted.term < record_.term) return;
   record_.other = voted.seat;
-  std::vector<std::string> both = {record_.seat, voted.seat};
-  std::ranges::sort(both);
-  BecomeLeader(voted.term, voted.tenure, std::move(both));
+  BecomeLeader(voted.term, voted.tenure, {record_.seat}, voted.seat);
 }
 
 void Seat::On(const seat_message::Rows& rows) {
@@ -210,6 +263,10 @@ void Seat::On(const seat_message::Rows& rows) {
   }
   if (rows.term > record_.term) StepDown(rows.term);
   if (candidate_ && candidate_->term <= rows.term) candidate_.reset();
+  if (rows.gives_way && !gave_way()) {
+    GiveWay(rows.seat);
+    Emit(effect::Store{});
+  }
   // Where the rows begin in the tail.
   size_t at = 0;
   if (!(rows.before == applied_)) {
@@ -221,8 +278,11 @@ void Seat::On(const seat_message::Rows& rows) {
         // A late repetition of rows that are applied needs no answer.
         const uint64_t last = rows.rows.empty() ? rows.before.number : rows.rows.back().number;
         if (rows.before.term <= applied_.term && last <= applied_.number) return;
-        Emit(effect::Say{seat_message::Lacks{
-            .term = rows.term, .tenure = rows.tenure, .logged = logged(), .applied = applied_}});
+        Emit(effect::Say{seat_message::Lacks{.term = rows.term,
+                                             .tenure = rows.tenure,
+                                             .seat = record_.seat,
+                                             .logged = logged(),
+                                             .applied = applied_}});
         return;
       }
       seat_message::Rows rest = rows;
@@ -251,6 +311,7 @@ void Seat::On(const seat_message::Rows& rows) {
     tail_.erase(tail_.begin(), end);
     Emit(effect::Apply{applied_.number});
   }
+  if (rows.in_sync) OnInSync();
   Emit(
       effect::Say{seat_message::Logged{.term = rows.term, .tenure = rows.tenure, .history = last}});
 }
@@ -267,6 +328,7 @@ void Seat::On(const seat_message::Logged& logged) {
 
 void Seat::On(const seat_message::Lacks& lacks) {
   if (!leads_ || lacks.term != record_.term || lacks.tenure != tenure_) return;
+  if (!MayFeed(lacks.seat, lacks.logged)) return;
   Emit(effect::Resend{.logged = lacks.logged, .applied = lacks.applied});
 }
 
@@ -274,11 +336,12 @@ void Seat::On(const seat_message::Newer& newer) {
   OnNewerTerm(newer.newest);
 }
 
-bool Seat::BeginToFollow(uint64_t term, const std::string& seat) {
+bool Seat::BeginToFollow(uint64_t term, const std::string& seat, bool gives_way) {
   if (leads_ || term < record_.term) return false;
   if (candidate_ && candidate_->term <= term) candidate_.reset();
   // Its records may be replaced by the leader's from now on.
   if (alone()) record_.in_sync.clear();
+  if (gives_way) GiveWay(seat);
   record_.term = term;
   record_.other = seat;
   Emit(effect::Store{});

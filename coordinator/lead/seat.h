@@ -6,9 +6,14 @@
 // Rules, and why two leaders never commit different changes:
 // - A leader was elected by the witness, or by the other seat, which had nothing that the leader
 //   lacked, or its own record says that it alone is in sync. Each election has a greater term than
-//   all before.
+//   all before, and than all for which its seat has asked before.
+// - A seat that elects the other one gives way: it is in sync no more, and does not ask the witness
+//   before the leader says that it is in sync again. So the leader is alone at once.
 // - A change is stored by every seat in sync before it is committed. A leader goes on alone only
 //   after the witness has agreed, and then nobody else can be elected.
+// - A follower in sync whose store lacks a committed change has lost it: an older image of its disk
+//   was put back. The leader goes on alone before it sends what is missing. Else the follower could
+//   come up to what the witness has heard of, and be elected without the rest.
 // - A term begins with a change. A leader acts only after that change is committed.
 //
 //   Seat seat(record, applied, tail);
@@ -35,8 +40,11 @@ struct SeatRecord {
   std::string other;  // the id of the other seat; empty: none is known
   uint64_t term = 0;  // the greatest that this seat led, followed or voted for
   // Seats that have every committed change, as far as this seat knows; in ascending order. A seat
-  // that never led has an empty set.
+  // that never led has an empty set. A seat that gave way has the other one alone.
   std::vector<std::string> in_sync;
+  uint64_t asked = 0;  // the greatest term for which this seat asked to be elected
+  // The other seat's id, if that has elected this one and the witness does not know yet.
+  std::string voter;
 
   bool operator==(const SeatRecord&) const = default;
 };
@@ -61,6 +69,9 @@ struct Voted {
 struct Rows {
   uint64_t term = 0;
   Tenure tenure;
+  std::string seat;        // the leader's
+  bool gives_way = false;  // the follower must not be elected before it is in sync
+  bool in_sync = false;    // whoever has these changes is in sync
   History before;
   std::vector<History> rows;
   uint64_t committed = 0;
@@ -73,6 +84,7 @@ struct Logged {  // the follower has stored all changes up to this one
 struct Lacks {  // the follower lacks `before`: send from `logged`, or from `applied`, or everything
   uint64_t term = 0;
   Tenure tenure;
+  std::string seat;  // the follower's
   History logged, applied;
 };
 struct Newer {  // the sender knows a greater term, and ignored a message of `term`
@@ -135,7 +147,11 @@ class Seat {
   // Whether this seat needs neither the other seat nor the witness to commit.
   bool alone() const;
   bool in_sync_of_two() const { return record_.in_sync.size() > 1; }
-  // A request to go on alone, or a proposed change, waits for an answer.
+  // It has elected the other seat, and that has not said yet that this one is in sync.
+  bool gave_way() const;
+  // Leader: whether its follower has to give way: the witness may take it for one in sync.
+  bool needs_way() const { return alone() && !record_.voter.empty(); }
+  // A request to go on alone waits for an answer.
   bool shrinks() const { return waits_for_.has_value(); }
   bool has_proposal() const { return proposed_; }
   const SeatRecord& record() const { return record_; }
@@ -153,6 +169,8 @@ class Seat {
 
   // ---- To lead. `tenure`: 16 new random bytes. Do nothing while it leads. `above`: the new term
   // is greater than this one, too.
+  //
+  // After it gave way, AskWitness only asks whether the leader has said that this seat is in sync.
   void AskWitness(Tenure tenure, uint64_t above = 0);
   void AskOther(Tenure tenure, uint64_t above = 0);
   // False: others may have changes that this seat lacks, or may have been elected.
@@ -171,6 +189,14 @@ class Seat {
   void RemindWitness();
   // A new connection of the follower: what was said on the one before counts no longer.
   void ForgetFollower() { acknowledged_ = 0; }
+  // Whether the follower `seat`, whose newest change is `logged`, may get what it lacks. False: it
+  // has lost committed changes, or is not the one in sync, and this seat asks to go on alone first;
+  // try again later.
+  bool MayFeed(const std::string& seat, const History& logged);
+  // From now on a vote that the other seat asks for is granted, though this seat leads, once no
+  // proposed change is under way. Propose nothing meanwhile.
+  void HandOver() { hands_over_ = leads_; }
+  void KeepLead() { hands_over_ = false; }
 
   // ---- What others say
   // Any answer of the witness carries its record.
@@ -179,8 +205,11 @@ class Seat {
   // Somebody trustworthy knows a newer term.
   void OnNewerTerm(uint64_t term);
   // Follower: the leader of this term begins to send, on a stream that keeps its order; the caller
-  // logs and applies changes itself (SetStore). False: this seat leads, or knows a newer term.
-  bool BeginToFollow(uint64_t term, const std::string& seat);
+  // logs and applies changes itself (SetStore). `gives_way`: as in Rows. False: this seat leads, or
+  // knows a newer term.
+  bool BeginToFollow(uint64_t term, const std::string& seat, bool gives_way = false);
+  // Follower: its leader says that it is in sync.
+  void OnInSync();
   // Where the store stands: for a follower whose caller logs and applies changes itself, or has
   // replaced the store, and for a leader before its first proposal.
   void SetStore(History applied, std::vector<History> tail = {});
@@ -197,7 +226,9 @@ class Seat {
   void Emit(Effect effect) { effects_.push_back(std::move(effect)); }
   uint64_t NextTerm(uint64_t above) const;
   void BeginCandidacy(Tenure tenure, uint64_t above);
-  void BecomeLeader(uint64_t term, Tenure tenure, std::vector<std::string> in_sync);
+  void BecomeLeader(uint64_t term, Tenure tenure, std::vector<std::string> in_sync,
+                    std::string voter);
+  void GiveWay(const std::string& seat);
   void CommitIfRipe();
   void StepDown(uint64_t term);
   void On(const seat_message::Vote& vote);
@@ -211,6 +242,7 @@ class Seat {
   History applied_;
   std::vector<History> tail_;
   bool leads_ = false;
+  bool hands_over_ = false;
   Tenure tenure_;                       // leader: its own
   std::optional<Candidacy> candidate_;  // what was asked for last
   bool proposed_ = false;               // the last of tail_ is this leader's, and is not committed

@@ -286,20 +286,26 @@ Unary* ControlServiceImpl::SampleRun(Context* context, const v1::SampleRequest* 
                   event::SamplesAsked{.run = request->run(), .wanted = request->wanted()}, reply);
 }
 
-Unary* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest*,
+Unary* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest* request,
                                     v1::ListRunsReply* reply) {
   return Serve<Unary>(gate_, *context, Call::kListRuns, [&](const Caller& caller) {
+    Views::Wanted wanted;
+    if (!MayAll(caller)) wanted.owner = caller.member->name;
+    if (request->has_most_ended()) wanted.most_ended = request->most_ended();
+    Views::RunList list =
+        shell_->ReadStored([&](const Views& views) { return views.ListRuns(wanted); });
     // If not all runs fit into a message, the oldest are left out.
     size_t bytes = 0;
-    std::optional<std::string_view> owner;
-    if (!MayAll(caller)) owner = caller.member->name;
-    for (v1::RunStatus& run : shell_->ReadStored(
-             [&](const Views& views) { return views.Runs(/*ended_since_unix_ms=*/0, owner); })) {
+    for (v1::RunStatus& run : list.runs) {
       if (!IsOwn(caller, run)) continue;
       bytes += run.ByteSizeLong() + 16;
-      if (bytes > kMaxMessageBytes) break;
+      if (bytes > kMaxMessageBytes) {
+        ++list.ended_left_out;
+        continue;
+      }
       *reply->add_runs() = std::move(run);
     }
+    reply->set_ended_left_out(static_cast<uint32_t>(list.ended_left_out));
     return absl::OkStatus();
   });
 }

@@ -99,6 +99,9 @@ void FollowSession::OnReadDone(bool ok) {
 
 // Without the lock: leadership holds its own lock while it calls this object.
 void FollowSession::TellLeadership() {
+  if (incoming_.has_missing()) {
+    followed_.leadership->Misses(this, incoming_.missing().blobs(), incoming_.missing().bytes());
+  }
   if (!incoming_.has_logged()) return;
   const History logged = FromProto(incoming_.logged());
   std::string seat, address;
@@ -159,6 +162,8 @@ void FollowSession::TakeLocked() {
     case v1::FollowerMessage::kBlobTrouble:
       CheckBlob(incoming_.blob_trouble());
       return;
+    case v1::FollowerMessage::kMissing:
+      return;  // TellLeadership
     case v1::FollowerMessage::BODY_NOT_SET:
       break;
   }
@@ -186,12 +191,18 @@ StatusOr<std::pair<UniqueFd, Standing>> FollowSession::CopyStore() const {
 
 Status FollowSession::Begin() {
   // From now on changes come. Those before are in the store, and what is in both is left out.
-  LH_RETURN_IF_ERROR(followed_.leadership->Follow(shared_from_this()));
+  const std::string seat = [&] {
+    const std::lock_guard lock(mutex_);
+    return seat_;
+  }();
+  LH_RETURN_IF_ERROR(followed_.leadership->Follow(shared_from_this(), seat,
+                                                  stands_ ? stands_->logged() : History()));
   v1::FollowedMessage message;
   v1::FollowedMessage::Begin& begin = *message.mutable_begin();
   begin.set_term(followed_.leadership->term());
   begin.set_tenure(followed_.leadership->tenure().value());
   begin.set_seat(followed_.leadership->record().seat.seat);
+  begin.set_gives_way(followed_.leadership->NeedsWay());
   begin.set_version(followed_.version);
   LH_ASSIGN_OR_RETURN(*begin.mutable_authority(),
                       ReadSecret(followed_.state_dir + "/authority.pem"));
@@ -290,6 +301,13 @@ void FollowSession::Drop(const Status& why) {
   End(why);
 }
 
+void FollowSession::HandOver() {
+  v1::FollowedMessage message;
+  message.mutable_hand_over();
+  const std::lock_guard lock(mutex_);
+  PushLocked(std::move(message));
+}
+
 void FollowSession::AddBlob(v1::BlobFolder folder, const std::string& sha256, uint64_t bytes) {
   v1::FollowedMessage message = BlobMessage(folder, sha256);
   message.mutable_blob()->set_bytes(bytes);
@@ -328,6 +346,7 @@ void FollowSession::Beat() {
   beat.set_committed(followed_.leadership->committed());
   beat.set_term(followed_.leadership->term());
   beat.set_tenure(followed_.leadership->tenure().value());
+  beat.set_in_sync(followed_.leadership->IsInSync(this));
   const std::lock_guard lock(mutex_);
   if (end_) return;
   if (begun_ && Now() - heard_ > kPatience) {
@@ -365,6 +384,8 @@ StatusOr<v1::FollowedMessage> FollowSession::NextPiece() {
   bytes.resize(kChunkBytes);
   ssize_t n = 0;
   do {
+    // Only this stream and the journal wait for the lock, and the journal waits for the same disk.
+    // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection)
     n = ::read(copy_.get(), bytes.data(), bytes.size());
   } while (n < 0 && errno == EINTR);
   if (n < 0) return FromErrno("cannot read the copy of the store", errno);

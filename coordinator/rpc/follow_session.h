@@ -66,6 +66,7 @@ class FollowSession : public FollowCall::Handler,
 
   void Changed(const v1::StoreChange& change) override;
   void Drop(const Status& why) override;
+  void HandOver() override;
   void OnNews() override {}
   void OnShutdown() override;
 

@@ -248,6 +248,9 @@ void AddCoordinator(Page* page, const Reading& reading) {
          "Time in ticks and in the store's transactions.", use.tick_seconds);
   AddOne(page, kGauge, "longhaul_coordinator_store_bytes", "Size of the store with its log.",
          static_cast<double>(reading.store_bytes));
+  AddOne(page, kGauge, "longhaul_coordinator_store_damaged",
+         "1 if the newest look through the store, each day, has found damage; else 0.",
+         reading.leadership.store_damaged() ? 1 : 0);
   Family& computed = AddFamily(page, kCounter, "longhaul_coordinator_computations_total",
                                "What the planner has computed.", {"kind"});
   computed.samples = {{{"plan"}, static_cast<double>(use.planner.plans)},
@@ -348,7 +351,10 @@ Reading Read(const Shell& shell, const LeadershipSource& leads, const std::strin
              const std::string& version) {
   Reading reading;
   reading.runs = shell.Read([&](const Views& views) {
-    return views.Runs(UnixMsNow() - absl::ToInt64Milliseconds(kShownAfterEnd));
+    return views
+        .ListRuns({.ended_since_unix_ms = UnixMsNow() - absl::ToInt64Milliseconds(kShownAfterEnd),
+                   .links_of_ended = true})
+        .runs;
   });
   reading.workers = shell.Read([&](const Views& views) { return views.Workers(Now()); });
   reading.links = shell.Read([&](const Views& views) { return views.Links(Now()); });

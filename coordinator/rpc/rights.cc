@@ -41,13 +41,15 @@ constexpr std::array kRights = {
     Right{Call::kGiveCopy, "GiveCopy", false, false, true, Owned::kNothing},
     Right{Call::kListAudit, "ListAudit", false, false, true, Owned::kNothing},
     Right{Call::kWitness, "Witness", false, false, false, Owned::kNothing, true},
+    Right{Call::kVote, "Vote", false, false, true, Owned::kNothing},
+    Right{Call::kLead, "Lead", false, false, true, Owned::kNothing},
 };
 
 constexpr bool InOrder() {
   for (size_t i = 0; i < kRights.size(); ++i) {
     if (static_cast<size_t>(kRights[i].call) != i) return false;
   }
-  return kRights.size() == static_cast<size_t>(Call::kWitness) + 1;
+  return kRights.size() == static_cast<size_t>(Call::kLead) + 1;
 }
 static_assert(InOrder(), "every call has one row, at the place of its number");
 

@@ -46,6 +46,8 @@ enum class Call : uint8_t {
   kGiveCopy,
   kListAudit,
   kWitness,
+  kVote,
+  kLead,
 };
 
 // What a call is about. It must belong to the caller, unless the caller is an admin. CheckRole does

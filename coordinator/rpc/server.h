@@ -17,6 +17,7 @@
 #include "coordinator/store/blob_scrub.h"
 #include "coordinator/store/disk_room.h"
 #include "coordinator/store/members.h"
+#include "coordinator/store/store_check.h"
 #include "proto/identity/authority.h"
 
 namespace longhaul::coordinator {
@@ -46,7 +47,8 @@ struct ServerOptions {
   remote::Settings objects;
   // How the disk of the state directory is looked at.
   DiskRoom::Look disk = DiskRoom::LookAt;
-  BlobScrub::Pace scrub;  // how blobs are looked through for damage
+  BlobScrub::Pace scrub;         // how blobs are looked through for damage
+  StoreCheck::Pace store_check;  // the same for the store
   SigningLimits signing;
   StateOptions state;
 };

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/watchdog.h"
 #include "coordinator/standby/ask_term.h"
 #include "proto/identity/rotation.h"
 #include "proto/rpc/status.h"
@@ -75,6 +76,7 @@ StatusOr<std::unique_ptr<Follower>> Follower::Start(const FollowerOptions& optio
   follower->blobs_ = std::make_unique<BlobPuller>(
       blobs, [raw = follower.get()](const ListedBlob& blob) { raw->SayHas(blob); }, trouble);
   follower->giver_ = std::make_unique<BlobGiver>(blobs, trouble);
+  follower->LookForDamage();
   const std::string authority = AuthorityIn(options.state_dir);
   if (!authority.empty()) LH_RETURN_IF_ERROR(follower->EnsurePort(authority));
   if (const Status status = follower->EnsureAccess();
@@ -118,6 +120,7 @@ Status Follower::EnsureAccess() {
                                     .name = "standby"},
                                    kJoinLimit));
   stub_.emplace(access_);
+  seat_stub_.emplace(access_);
   return absl::OkStatus();
 }
 
@@ -145,8 +148,8 @@ Status Follower::EnsurePort(const std::string& authority_pem) {
           {.on_hello = [this](
                            const std::string& name,
                            const witness::Record& record) { return OnWitnessHello(name, record); },
-           .on_answer =
-               [this](const v1::WitnessSays::Answer& answer) { OnWitnessAnswer(answer); }}));
+           .on_answer = [this](const v1::WitnessSays::Answer& answer) { OnWitnessAnswer(answer); }},
+          [this](const v1::VoteRequest& request) { return OnVote(request); }));
   const std::lock_guard lock(mutex_);
   port_ = std::move(port);
   return absl::OkStatus();
@@ -155,10 +158,13 @@ Status Follower::EnsurePort(const std::string& authority_pem) {
 // ---- Following ---------------------------------------------------------------------
 
 void Follower::Loop() {
+  WatchedLoop watched("follower");
   while (true) {
-    Status status = EnsureAccess();
-    if (status.ok()) status = access_->RenewIfDue(absl::Minutes(1));
+    Status status = AwaitOthers([this] { return EnsureAccess(); });
+    if (status.ok()) status = AwaitOthers([this] { return access_->RenewIfDue(absl::Minutes(1)); });
+    watched.Turned();
     if (status.ok()) status = Follow();
+    watched.Rests();
     {
       const std::lock_guard lock(mutex_);
       if (closing_ || alone_) return;
@@ -169,11 +175,13 @@ void Follower::Loop() {
       }
       last_trouble_ = std::string(Message(status));
     }
+    if (MayAskOther()) AwaitOthers([this] { AskOther(); });
     if (!Sleep(kDialAgain)) return;
   }
 }
 
 Status Follower::Follow() {
+  ForgetDamaged();
   grpc::ClientContext context;
   v1::FollowerMessage hello;
   hello.mutable_hello()->set_address(options_.listen);
@@ -191,8 +199,9 @@ Status Follower::Follow() {
     hello.mutable_hello()->set_term(seat_.record().term);
   }
   listed_.clear();
+  said_missing_ = 0;
   const auto stub = stub_->Get();
-  const auto stream = stub->Follow(&context);
+  const auto stream = AwaitOthers([&] { return stub->Follow(&context); });
   Say(stream.get(), hello);
   {
     const std::lock_guard lock(mutex_);
@@ -203,7 +212,7 @@ Status Follower::Follow() {
   Status trouble;
   v1::FollowedMessage message;
   bool noted = false;
-  while (trouble.ok() && stream->Read(&message)) {
+  while (trouble.ok() && AwaitOthers([&] { return stream->Read(&message); })) {
     if (!std::exchange(noted, true)) access_->NoteAuthority(context);
     trouble = Take(message, stream.get());
   }
@@ -213,7 +222,7 @@ Status Follower::Follow() {
     stream_ended_ = true;
   }
   changed_.notify_all();
-  renewer.join();
+  AwaitOthers([&] { renewer.join(); });
   blobs_->End();
   giver_->End();
   const bool followed = [&] {
@@ -222,7 +231,7 @@ Status Follower::Follow() {
     stream_ = nullptr;
     return std::exchange(follows_, false);
   }();
-  const Status end = FromGrpc(stream->Finish());
+  const Status end = FromGrpc(AwaitOthers([&] { return stream->Finish(); }));
   const std::lock_guard lock(mutex_);
   context_ = nullptr;
   dialled_ = true;
@@ -265,6 +274,16 @@ Status Follower::Take(const v1::FollowedMessage& message, Stream* stream) {
       committed_ = std::max<uint64_t>(committed_, message.beat().committed());
       LH_RETURN_IF_ERROR(copy_.Apply(committed_));
       NoteStore(stream);
+      if (message.beat().in_sync()) {
+        const std::lock_guard lock(mutex_);
+        seat_.OnInSync();
+        CarryLocked();
+      }
+      SayMissing(stream);
+      return absl::OkStatus();
+    case v1::FollowedMessage::kHandOver:
+      LogInfo("the coordinator {} lets this one lead", options_.peer);
+      AwaitOthers([this] { AskOther(); });
       return absl::OkStatus();
     case v1::FollowedMessage::kWantBlob:
       if (!v1::BlobFolder_IsValid(message.want_blob().folder())) break;
@@ -295,7 +314,7 @@ Status Follower::TakeBegin(const v1::FollowedMessage::Begin& begin, Stream* stre
   {
     const std::lock_guard lock(mutex_);
     const uint64_t known = seat_.record().term;
-    if (!seat_.BeginToFollow(begin.term(), begin.seat())) {
+    if (!seat_.BeginToFollow(begin.term(), begin.seat(), begin.gives_way())) {
       return FailedPrecondition("it has term {}, and this coordinator knows one of term {}",
                                 begin.term(), known);
     }
@@ -376,6 +395,15 @@ Status Follower::RemoveUnlisted() {
   return absl::OkStatus();
 }
 
+void Follower::SayMissing(Stream* stream) {
+  const BlobPuller::Missing missing = blobs_->missing();
+  if (missing.blobs == std::exchange(said_missing_, missing.blobs)) return;
+  v1::FollowerMessage message;
+  message.mutable_missing()->set_blobs(missing.blobs);
+  message.mutable_missing()->set_bytes(missing.bytes);
+  Say(stream, message);
+}
+
 void Follower::SayHas(const ListedBlob& blob) {
   v1::FollowerMessage message;
   message.mutable_has_blob()->set_folder(blob.folder);
@@ -402,6 +430,7 @@ void Follower::SayNow(const v1::FollowerMessage& message) {
 }
 
 bool Follower::Say(Stream* stream, const v1::FollowerMessage& message) {
+  const WaitsForOthers waits;
   const std::lock_guard lock(write_mutex_);
   return stream->Write(message);
 }

@@ -8,6 +8,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -27,6 +28,8 @@
 #include "coordinator/standby/leadership.h"
 #include "coordinator/standby/state_copy.h"
 #include "coordinator/standby/waiting_port.h"
+#include "coordinator/store/blob_scrub.h"
+#include "coordinator/store/store_check.h"
 #include "longhaul/v1/standby.grpc.pb.h"
 #include "proto/member/access.h"
 
@@ -41,6 +44,9 @@ struct FollowerOptions {
   std::string version;  // of this program
   // Silence of the leader after which the witness is asked. For tests: shorter.
   absl::Duration lease = kLease;
+  // How the copy is looked through for damage. What is damaged comes again from the leader.
+  BlobScrub::Pace scrub;
+  StoreCheck::Pace store_check;
 };
 
 // Decides whether the coordinator of a state directory begins as a follower, and of whom. Returns
@@ -67,6 +73,7 @@ class Follower {
 
  private:
   using Stream = grpc::ClientReaderWriter<v1::FollowerMessage, v1::FollowedMessage>;
+  class Refetched;
 
   Follower(FollowerOptions options, StateCopy copy)
       : options_(std::move(options)), copy_(std::move(copy)) {}
@@ -82,7 +89,12 @@ class Follower {
   Status RemoveUnlisted();
   // Tells the seat where the store stands, and the leader if `stream` is not null.
   void NoteStore(Stream* stream);
+  // Looks through blobs and store from now on.
+  void LookForDamage();
+  void ForgetDamaged();
   void RenewLoop();
+  // Tells the leader how much of the blobs is not here yet, if that has changed.
+  void SayMissing(Stream* stream);
   void SayHas(const ListedBlob& blob);
   // Tells the leader that a blob is damaged there, or that it is not here either.
   void SayTrouble(const ListedBlob& blob, const Status& why);
@@ -95,8 +107,16 @@ class Follower {
   void CampaignLocked(MonoTime now);
   Status OnWitnessHello(const std::string& name, const witness::Record& record);
   void OnWitnessAnswer(const v1::WitnessSays::Answer& answer);
-  // Carries out the seat's effects. The caller holds mutex_.
-  void CarryLocked();
+  // Whether it is time to ask the other coordinator, which does not lead either: no witness is
+  // there.
+  bool MayAskOther() const;
+  // Asks the other coordinator for its vote, and waits for the answer. On the Loop thread.
+  void AskOther();
+  // The other coordinator asks for this one's vote.
+  v1::VoteReply OnVote(const v1::VoteRequest& request);
+  // Carries out the seat's effects. Returns what it says to the other seat. The caller holds
+  // mutex_.
+  std::optional<SeatMessage> CarryLocked();
   void WriteLocked();
   // False if the follower is closing.
   bool Sleep(absl::Duration duration);
@@ -106,9 +126,11 @@ class Follower {
   ChangeJoiner joiner_;          // used on the Loop thread
   uint64_t committed_ = 0;       // used on the Loop thread: what the leader has committed
   uint64_t verified_ = 0;        // used on the Loop thread: up to here the store is as the leader's
+  uint64_t said_missing_ = 0;    // used on the Loop thread: blobs that SayMissing named last
   std::set<ListedBlob> listed_;  // used on the Loop thread: blobs that the leader has
   std::shared_ptr<Access> access_;  // used on the Loop thread, while no coordinator is followed
   std::optional<StubOf<v1::StandbyService>> stub_;
+  std::optional<StubOf<v1::SeatService>> seat_stub_;
   std::mutex write_mutex_;  // held while writing to the stream
 
   mutable std::mutex mutex_;  // guards the members below
@@ -117,8 +139,10 @@ class Follower {
   LeadershipRecord record_;
   MonoTime heard_ = Now();                     // a leader, or the start
   MonoTime asked_{};                           // the witness was asked last
+  MonoTime witness_heard_ = Now();             // it was, or the start
   std::string witness_seat_;                   // the leader by the witness's newest record
   std::string witness_why_;                    // why the witness refused last
+  std::string last_refusal_;                   // why the other coordinator did not vote
   bool written_ = true;                        // the record is in the file
   bool alone_ = false;                         // elected, and may lead alone
   std::map<std::string, MonoTime> have_come_;  // when each worker last asked for a session
@@ -130,12 +154,16 @@ class Follower {
   bool said_gone_ = false;  // the log has a line on the lost coordinator, since it last followed
   bool follows_ = false;    // the leader has begun to send
   bool dialled_ = false;    // the other coordinator was dialled, and that has ended
+  bool distrusts_ = false;  // the store is damaged: the next stream brings a whole copy
   bool closing_ = false;
 
   std::string port_authority_;         // of port_; used on the Loop thread
   std::unique_ptr<WaitingPort> port_;  // set with the first authority; guarded by mutex_
   std::unique_ptr<BlobPuller> blobs_;
   std::unique_ptr<BlobGiver> giver_;
+  std::array<std::shared_ptr<Refetched>, 2> refetched_;
+  std::optional<BlobScrub> scrub_;
+  std::optional<StoreCheck> store_check_;
   std::thread watch_, thread_;
 };
 

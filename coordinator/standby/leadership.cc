@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/overloaded.h"
+#include "base/watchdog.h"
 #include "proto/witness/wire.h"
 
 namespace longhaul::coordinator {
@@ -73,6 +74,10 @@ StatusOr<Held> Leadership::Secure(const v1::StoreChange& change) {
   while (failure_.ok() && WaitsForWitnessLocked(Now()) && Now() < abort_from_) {
     changed_.wait_until(lock, std::min(abort_from_, started_ + kLease).ToChrono());
   }
+  // The standby is to lead, and to have every change then.
+  while (hands_over_ && failure_.ok() && Now() < abort_from_) {
+    changed_.wait_for(lock, absl::ToChronoNanoseconds(kLook));
+  }
   if (!failure_.ok()) return LeadsNoMore();
   under_way_ = std::make_shared<const v1::StoreChange>(change);
   seat_.Propose(HistoryOfChange(change));
@@ -84,8 +89,11 @@ StatusOr<Held> Leadership::Secure(const v1::StoreChange& change) {
     const MonoTime now = Now();
     if (now >= abort_from_) break;
     // A follower that left some time ago is not waited for again.
-    const MonoTime patient_until =
-        (live_ || sink_ != nullptr ? began : std::min(began, follower_left_)) + kFollowerPatience;
+    // One that has come meanwhile has not had this change for so long.
+    const MonoTime patient_until = (live_              ? std::max(began, live_since_)
+                                    : sink_ != nullptr ? began
+                                                       : std::min(began, follower_left_)) +
+                                   kFollowerPatience;
     if (now >= patient_until) {
       if (live_ && sink_ != nullptr) {
         live_ = false;
@@ -116,7 +124,7 @@ StatusOr<Held> Leadership::Secure(const v1::StoreChange& change) {
   if (secured_ >= number) {
     secured_at_ = Now();
     const bool both = stored_there();
-    if (both) synced_ = number;
+    secured_by_both_ = both;
     return both ? Held::kBoth : Held::kHere;
   }
   under_way_.reset();
@@ -131,7 +139,11 @@ bool Leadership::needs_sync() const {
 void Leadership::Committed(const History& history) {
   const std::lock_guard lock(mutex_);
   committed_ = history.number;
+  // Not before: if this disk has not got it yet, this coordinator would lack what the witness
+  // knows.
+  if (secured_by_both_) synced_ = history.number;
   under_way_.reset();
+  changed_.notify_all();
 }
 
 uint64_t Leadership::committed() const {
@@ -139,7 +151,8 @@ uint64_t Leadership::committed() const {
   return committed_;
 }
 
-void Leadership::CarryLocked() {
+std::optional<SeatMessage> Leadership::CarryLocked() {
+  std::optional<SeatMessage> said;
   for (const Effect& effect : seat_.TakeEffects()) {
     std::visit(Overloaded{
                    [&](const effect::Store&) {
@@ -159,11 +172,13 @@ void Leadership::CarryLocked() {
                    },
                    [&](const effect::Commit& commit) { secured_ = commit.change.number; },
                    [&](const effect::StepDown& down) { FailLocked(down.term); },
+                   [&](const effect::Say& say) { said = say.message; },
                    [](const auto&) {},
                },
                effect);
   }
   changed_.notify_all();
+  return said;
 }
 
 Status Leadership::WriteLocked() {
@@ -200,14 +215,24 @@ Status Leadership::failure() const {
 
 // ---- The follower ------------------------------------------------------------------
 
-Status Leadership::Follow(const std::shared_ptr<ChangeSink>& sink) {
+Status Leadership::Follow(const std::shared_ptr<ChangeSink>& sink, const std::string& seat,
+                          const History& logged) {
   const std::lock_guard lock(mutex_);
   if (!failure_.ok()) return LeadsNoMore();
   if (sink_ != nullptr) {
     return absl::FailedPreconditionError("this coordinator has a standby already");
   }
+  if (!seat_.MayFeed(seat, logged)) {
+    shrink_asked_ = Now();
+    CarryLocked();
+    return Unavailable(
+        "the records of this standby end at change {}, and it had stored more before, or another "
+        "standby is in sync: the witness is asked first whether this coordinator goes on alone",
+        logged.number);
+  }
   sink_ = sink;
   live_ = false;
+  missing_blobs_ = missing_bytes_ = 0;
   follower_heard_ = Now();
   seat_.ForgetFollower();
   if (under_way_ != nullptr) sink_->Changed(*under_way_);
@@ -228,6 +253,7 @@ void Leadership::HasAll(const ChangeSink* sink, const std::string& seat,
   const std::lock_guard lock(mutex_);
   if (sink != sink_.get() || live_) return;
   live_ = true;
+  live_since_ = Now();
   live_seat_ = seat;
   live_address_ = address;
   LogInfo("the standby {} has all that this coordinator has", address);
@@ -237,6 +263,25 @@ void Leadership::HasAll(const ChangeSink* sink, const std::string& seat,
   }
   TickLocked(Now());
   CarryLocked();
+}
+
+bool Leadership::NeedsWay() const {
+  const std::lock_guard lock(mutex_);
+  return seat_.needs_way();
+}
+
+bool Leadership::IsInSync(const ChangeSink* sink) const {
+  const std::lock_guard lock(mutex_);
+  if (sink != sink_.get() || !live_) return false;
+  const std::vector<std::string>& in_sync = seat_.record().in_sync;
+  return seat_.in_sync_of_two() && std::ranges::find(in_sync, live_seat_) != in_sync.end();
+}
+
+void Leadership::Misses(const ChangeSink* sink, uint64_t blobs, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (sink != sink_.get()) return;
+  missing_blobs_ = blobs;
+  missing_bytes_ = bytes;
 }
 
 void Leadership::Gone(const ChangeSink* sink) {
@@ -299,8 +344,10 @@ void Leadership::OnWitnessAnswer(const v1::WitnessSays::Answer& answer) {
 // ---- The clock ---------------------------------------------------------------------
 
 void Leadership::Loop() {
+  WatchedLoop watched("leadership");
   std::unique_lock lock(mutex_);
   while (!closing_ && failure_.ok()) {
+    watched.Turned();
     TickLocked(Now());
     CarryLocked();
     ForgetRevokedWitness(&lock);
@@ -316,7 +363,9 @@ void Leadership::Loop() {
 void Leadership::TickLocked(MonoTime now) {
   if (!failure_.ok()) return;
   if (witness_.id.empty()) return;
-  if (live_ && !seat_.in_sync_of_two() && !introduce_ && seat_.Grow(live_seat_)) {
+  // A witness that was never heard may have an empty record, and would then elect nobody.
+  const bool may_grow = witness_heard_ != MonoTime() && !introduce_ && !stays_alone_;
+  if (live_ && may_grow && !seat_.in_sync_of_two() && seat_.Grow(live_seat_)) {
     LogInfo("from now on every change waits for the standby {}", live_address_);
   }
   if (now - witness_asked_ < kWitnessBeat) return;
@@ -333,7 +382,11 @@ void Leadership::TickLocked(MonoTime now) {
                                                           .in_sync = seat_.record().in_sync}});
     return;
   }
-  if (!witness_agrees_) seat_.RemindWitness();
+  if (!witness_agrees_) {
+    // Before the beat, which is refused as long as the witness does not know who leads.
+    seat_.RemindWitness();
+    CarryLocked();
+  }
   hooks_.ask_witness(witness::Beat{
       .term = term_, .tenure = tenure_, .seat = seat_.record().seat, .number = synced_});
 }
@@ -345,9 +398,14 @@ void Leadership::ForgetRevokedWitness(std::unique_lock<std::mutex>* lock) {
   member_looked_ = now;
   const std::string name = witness_.name;
   lock->unlock();
-  const Status forgotten =
-      hooks_.is_member(name) ? absl::OkStatus() : hooks_.set_witness(VotingWitness());
-  const bool gone = forgotten.ok() && !hooks_.is_member(name);
+  // Whoever changes the store or the members meanwhile may be waiting for the standby.
+  Status forgotten;
+  bool gone = false;
+  {
+    const WaitsForOthers waits;
+    if (!hooks_.is_member(name)) forgotten = hooks_.set_witness(VotingWitness());
+    gone = forgotten.ok() && !hooks_.is_member(name);
+  }
   lock->lock();
   if (!forgotten.ok()) {
     LogWarning("the revoked witness {} still counts: {}", name, Message(forgotten));
@@ -362,7 +420,7 @@ void Leadership::AdoptWitness(std::unique_lock<std::mutex>* lock) {
   const VotingWitness witness = *std::exchange(new_witness_, std::nullopt);
   if (!witness_.id.empty() || !hooks_.set_witness) return;
   lock->unlock();
-  const Status stored = hooks_.set_witness(witness);
+  const Status stored = AwaitOthers([&] { return hooks_.set_witness(witness); });
   lock->lock();
   if (!stored.ok()) {
     LogWarning("the witness {} does not count yet: {}", witness.name, Message(stored));
@@ -377,7 +435,8 @@ void Leadership::AdoptWitness(std::unique_lock<std::mutex>* lock) {
 // At the start, a record that says that this seat alone is in sync may be an older copy that
 // somebody put back. The witness knows, and is given a lease to say so.
 bool Leadership::WaitsForWitnessLocked(MonoTime now) const {
-  return !witness_.id.empty() && witness_heard_ == MonoTime() && now - started_ < kLease;
+  return !hooks_.elected && !witness_.id.empty() && witness_heard_ == MonoTime() &&
+         now - started_ < kLease;
 }
 
 Status Leadership::SureLocked(MonoTime now) const {
@@ -440,6 +499,10 @@ v1::LeadershipInfo Leadership::Info() const {
   if (sink_ != nullptr && committed_ > seat_.acknowledged()) {
     standby.set_behind_changes(committed_ - seat_.acknowledged());
   }
+  if (sink_ != nullptr) {
+    standby.set_missing_blobs(missing_blobs_);
+    standby.set_missing_bytes(missing_bytes_);
+  }
   if (!witness_.id.empty()) {
     info.mutable_witness()->set_name(witness_.name);
     info.mutable_witness()->set_heard_seconds(
@@ -449,6 +512,11 @@ v1::LeadershipInfo Leadership::Info() const {
     info.set_notes(
         "there is no witness, so the standby does not take over by itself (longhaul-coordinator "
         "witness)");
+  }
+  if (stays_alone_) {
+    info.set_notes(
+        "this coordinator leads alone, because a person wants it so: the standby is not in sync "
+        "before this one starts again");
   }
   return info;
 }

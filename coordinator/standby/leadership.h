@@ -47,6 +47,8 @@ class ChangeSink {
   virtual void Changed(const v1::StoreChange& change) = 0;
   // The follower does not keep up, or another one follows: ends its stream.
   virtual void Drop(const Status& why) = 0;
+  // Tells the follower to ask for this coordinator's vote. Must return at once.
+  virtual void HandOver() = 0;
 };
 
 // What leadership knows of the witness that counts, in the store (voting.h).
@@ -68,6 +70,9 @@ class Leadership : public Replicator {
     // there. Called on the thread.
     std::function<std::optional<uint64_t>(const std::string& address)> ask_term;
     std::string address;  // host:port where this coordinator serves
+    // It has just been elected. Else its records may be an older copy, so the witness is asked
+    // first.
+    bool elected = false;
     // OK: it is sure that it leads. Else kUnavailable, with the reason. Called when that changes.
     std::function<void(const Status& sure)> on_sure;
   };
@@ -103,8 +108,16 @@ class Leadership : public Replicator {
 
   // ---- The follower's stream
   // From now on `sink` gets every change, the one under way first. The changes before that are in
-  // the store. kFailedPrecondition: another follower is there.
-  Status Follow(const std::shared_ptr<ChangeSink>& sink);
+  // the store. `seat`: the follower's id. `logged`: its newest change. kFailedPrecondition: another
+  // follower is there. kUnavailable: the follower lacks changes that it had, so this coordinator
+  // asks to go on alone first; it should dial again.
+  Status Follow(const std::shared_ptr<ChangeSink>& sink, const std::string& seat,
+                const History& logged);
+  // Whether the follower has to give way (seat.h), and whether it is in sync.
+  bool NeedsWay() const;
+  bool IsInSync(const ChangeSink* sink) const;
+  // The follower has not pulled these blobs yet.
+  void Misses(const ChangeSink* sink, uint64_t blobs, uint64_t bytes);
   // The follower has stored this change and all before it. Counts as a sign of life.
   void Has(const ChangeSink* sink, const History& logged);
   // The follower has everything, so changes wait for it, and it is in sync as soon as a witness
@@ -115,6 +128,16 @@ class Leadership : public Replicator {
   // ---- The witness. kFailedPrecondition: another witness counts.
   Status OnWitnessHello(const std::string& name, const witness::Record& record);
   void OnWitnessAnswer(const v1::WitnessSays::Answer& answer);
+
+  // ---- To lead no more. Both block for some seconds at most.
+  // Lets the standby at `address` be elected in the place of this coordinator; the newer term.
+  // kFailedPrecondition: it is not in sync. kDeadlineExceeded: it did not ask; this one leads on.
+  StatusOr<uint64_t> HandOver(const std::string& address);
+  // Goes on without the standby, which is not in sync again before this process ends. kUnavailable:
+  // the witness did not agree.
+  Status GoAlone();
+  // The other seat asks to be elected.
+  v1::VoteReply OnVote(const v1::VoteRequest& request);
 
   // ---- For people
   v1::LeadershipInfo Info() const;
@@ -130,8 +153,8 @@ class Leadership : public Replicator {
         seat_(std::move(seat)) {}
   void Loop();
   void TickLocked(MonoTime now);
-  // Carries out the seat's effects.
-  void CarryLocked();
+  // Carries out the seat's effects. Returns what it says to the other seat.
+  std::optional<SeatMessage> CarryLocked();
   Status WriteLocked();
   void FailLocked(uint64_t newer_term);
   void TellSure(std::unique_lock<std::mutex>* lock);
@@ -158,11 +181,15 @@ class Leadership : public Replicator {
   uint64_t secured_ = 0;   // number of the newest change that may be committed
   MonoTime secured_at_{};  // when Secure returned last
   uint64_t committed_ = 0;
-  uint64_t synced_ = 0;  // number of the newest change that both have on disk
+  bool secured_by_both_ = false;  // the newest one that is secured
+  uint64_t synced_ = 0;           // number of the newest change that both have on disk
   std::shared_ptr<ChangeSink> sink_;
   bool live_ = false;  // sink_'s follower has everything
   std::string live_seat_, live_address_;
-  MonoTime follower_heard_{}, follower_left_{};
+  uint64_t missing_blobs_ = 0, missing_bytes_ = 0;  // of the follower
+  bool hands_over_ = false;
+  bool stays_alone_ = false;  // a person wants it so
+  MonoTime follower_heard_{}, follower_left_{}, live_since_{};
   VotingWitness witness_;
   std::optional<VotingWitness> new_witness_;  // to be adopted
   bool introduce_ = false;                    // the witness has an empty record

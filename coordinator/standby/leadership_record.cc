@@ -35,6 +35,8 @@ std::string ToJson(const LeadershipRecord& record) {
   json["seat"] = record.seat.seat;
   json["in_sync"] = record.seat.in_sync;
   if (!record.seat.other.empty()) json["other"] = record.seat.other;
+  if (record.seat.asked != 0) json["asked"] = record.seat.asked;
+  if (!record.seat.voter.empty()) json["voter"] = record.seat.voter;
   if (!record.peer.empty()) json["peer"] = record.peer;
   return json.dump(2) + "\n";
 }
@@ -49,6 +51,8 @@ StatusOr<LeadershipRecord> ParseLeadership(std::string_view text) {
     record.seat.term = json.at("term").get<uint64_t>();
     record.seat.seat = json.value("seat", "");
     record.seat.other = json.value("other", "");
+    record.seat.asked = json.value("asked", uint64_t{0});
+    record.seat.voter = json.value("voter", "");
     record.seat.in_sync = json.value("in_sync", std::vector<std::string>());
     record.peer = json.value("peer", "");
     // Older versions used another name for each role.

@@ -118,6 +118,7 @@ Status StateCopy::Append(std::string_view bytes) {
 Status StateCopy::Complete() {
   if (::fsync(incoming_.get()) != 0) return FromErrno("cannot sync the copy of the store", errno);
   incoming_.Reset();
+  const std::lock_guard replacing(*replacing_);
   const std::string path = StoreIn(state_dir_), fresh = path + ".new";
   // SQLite would play the logs of the store before into this one.
   for (const char* suffix : {"-wal", "-shm", "-journal"}) ::unlink((path + suffix).c_str());

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,6 +60,10 @@ class StateCopy {
   // Forgets logged changes after this one. kInternal: they are applied.
   Status CutTail(uint64_t number);
 
+  // Held while the file of the store is replaced. Hold it to read the file on another thread. Lives
+  // as long as this object.
+  std::mutex& replacing() { return *replacing_; }
+
   // Returns the store of one kind of blobs: users' data or copies of checkpoint shards. Valid as
   // long as this object. Each store is thread-safe.
   const BlobStore& blobs(v1::BlobFolder folder) const { return *blobs_[folder]; }
@@ -73,6 +78,7 @@ class StateCopy {
 
   std::string state_dir_;
   StateDirLock lock_;
+  std::unique_ptr<std::mutex> replacing_ = std::make_unique<std::mutex>();
   std::array<std::unique_ptr<BlobStore>, 2> blobs_;
   UniqueFd incoming_;
   uint64_t missing_bytes_ = 0;

@@ -30,6 +30,7 @@ class EndAtOnce : public grpc::ServerGenericBidiReactor {
 struct WaitingPort::Impl : public grpc::CallbackGenericService {
   std::optional<GuardedPort> port;
   std::optional<WitnessLines> witness;
+  std::optional<SeatLines> seats;
   std::string answer;
   std::function<void(const std::string& worker_id)> on_worker;
   std::unique_ptr<grpc::Server> server;
@@ -48,11 +49,10 @@ struct WaitingPort::Impl : public grpc::CallbackGenericService {
   }
 
   // By its certificate alone: a coordinator that does not lead has no list of members in use.
-  StatusOr<std::string> AdmitWitness(grpc::ServerContext& context) {
+  // Returns the member's name.
+  StatusOr<std::string> Admit(grpc::ServerContext& context, Role role) {
     LH_ASSIGN_OR_RETURN(const Caller caller, port->Identify(context));
-    if (!caller.member || caller.member->role != Role::kWitness) {
-      return absl::UnavailableError(answer);
-    }
+    if (!caller.member || caller.member->role != role) return absl::UnavailableError(answer);
     port->LetIn(context, caller);
     return caller.member->name;
   }
@@ -60,7 +60,8 @@ struct WaitingPort::Impl : public grpc::CallbackGenericService {
 
 StatusOr<std::unique_ptr<WaitingPort>> WaitingPort::Open(
     const std::string& address, const PortSecurity& security, std::string answer,
-    std::function<void(const std::string& worker_id)> on_worker, WitnessLines::Handler witness) {
+    std::function<void(const std::string& worker_id)> on_worker, WitnessLines::Handler witness,
+    std::function<v1::VoteReply(const v1::VoteRequest& request)> on_vote) {
   auto impl = std::make_unique<Impl>();
   impl->answer = std::move(answer);
   impl->on_worker = std::move(on_worker);
@@ -68,9 +69,21 @@ StatusOr<std::unique_ptr<WaitingPort>> WaitingPort::Open(
   ConfigureServer(&builder);
   impl->port.emplace(security, &builder);
   impl->witness.emplace(
-      [raw = impl.get()](grpc::ServerContext& context) { return raw->AdmitWitness(context); },
+      [raw = impl.get()](grpc::ServerContext& context) {
+        return raw->Admit(context, Role::kWitness);
+      },
       std::move(witness));
   impl->witness->Register(&builder);
+  impl->seats.emplace(SeatLines::Handler{
+      .on_vote = [raw = impl.get(), on_vote = std::move(on_vote)](
+                     grpc::ServerContext& context,
+                     const v1::VoteRequest& request) -> StatusOr<v1::VoteReply> {
+        LH_RETURN_IF_ERROR(raw->Admit(context, Role::kAdmin).status());
+        return on_vote(request);
+      },
+      .on_lead = [raw = impl.get()](grpc::ServerContext&, const v1::LeadRequest&)
+          -> StatusOr<v1::LeadReply> { return absl::UnavailableError(raw->answer); }});
+  impl->seats->Register(&builder);
   builder.RegisterCallbackGenericService(impl.get());
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr) return absl::InternalError("gRPC could not start its server");

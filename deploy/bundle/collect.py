@@ -30,7 +30,7 @@ UCX_MODULES = ["libuct_cma.so.0"]  # the others need hardware libraries
 TOOLS = ["ip", "tc"]
 SCRIPTS = {"with_torch": ["bin/longhaul-worker", "bin/longhaul-generate"], "install": ["install"],
            "system.sh": ["share/system.sh"]}
-UNITS = ["longhaul-coordinator.service", "longhaul-worker.service"]
+UNITS = ["longhaul-coordinator.service", "longhaul-witness.service", "longhaul-worker.service"]
 
 
 class Failed(Exception):

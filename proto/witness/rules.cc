@@ -33,7 +33,11 @@ Decision DecideElect(const Elect& elect, bool leader_is_heard, Record* record) {
                     "asked for term {}",
                     record->seat, record->term, elect.term));
   }
-  if (std::ranges::find(record->in_sync, elect.seat) == record->in_sync.end()) {
+  const auto in_sync = [record](const std::string& seat) {
+    return std::ranges::find(record->in_sync, seat) != record->in_sync.end();
+  };
+  // The voter has compared both histories, and this seat lacks nothing that the voter has.
+  if (!in_sync(elect.seat) && !in_sync(elect.voter)) {
     return Refused(fmt::format("the coordinator {} may lack changes that {} has stored", elect.seat,
                                record->seat));
   }
@@ -43,13 +47,15 @@ Decision DecideElect(const Elect& elect, bool leader_is_heard, Record* record) {
         "{}: an older copy of them was put back",
         elect.seat, elect.number, record->seen));
   }
-  if (leader_is_heard && elect.seat != record->seat) {
+  const bool leader_agrees = elect.seat == record->seat || elect.voter == record->seat;
+  if (leader_is_heard && !leader_agrees) {
     return Refused(fmt::format("the witness hears the coordinator {}, which leads", record->seat));
   }
   record->term = elect.term;
   record->tenure = elect.tenure;
   record->seat = elect.seat;
   record->ask = 0;
+  if (!elect.voter.empty()) record->in_sync = {elect.seat};
   return {.granted = true};
 }
 
@@ -71,12 +77,6 @@ Decision DecideSet(const SetInSync& set, Record* record) {
 
 Decision DecideBeat(const Beat& beat, Record* record) {
   if (record->in_sync.empty()) return NotIntroduced();
-  if (beat.term > record->term) {
-    const Elect elect{
-        .term = beat.term, .tenure = beat.tenure, .seat = beat.seat, .number = beat.number};
-    Decision decision = DecideElect(elect, /*leader_is_heard=*/false, record);
-    if (!decision.granted) return decision;
-  }
   if (!IsLeader(*record, beat.term, beat.tenure)) {
     return Refused(fmt::format("the witness has elected the coordinator {} with term {}",
                                record->seat, record->term));

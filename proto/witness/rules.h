@@ -38,6 +38,9 @@ struct Elect {
   Tenure tenure;
   std::string seat;
   uint64_t number = 0;
+  // The other seat, if that has elected this one: it has promised not to be elected before this one
+  // says that it is in sync again. So this one alone is in sync. Empty: it has not.
+  std::string voter;
 };
 // The leader names the seats in sync. `ask` grows with each change of the set within a tenure, so a
 // late repetition of an older request changes nothing.
@@ -47,9 +50,7 @@ struct SetInSync {
   std::vector<std::string> in_sync;  // in ascending order
   uint64_t ask = 0;
 };
-// A leader says that it lives. `number`: of its newest committed change that is safe on disk. A
-// term above the record's asks for an election, too: the leader came to lead while the witness was
-// away.
+// A leader says that it lives. `number`: of its newest committed change that is safe on disk.
 struct Beat {
   uint64_t term = 0;
   Tenure tenure;

@@ -15,6 +15,7 @@ v1::WitnessAsked ToProto(const Request& request) {
                    to.set_tenure(elect.tenure.value());
                    to.set_seat(elect.seat);
                    to.mutable_history()->set_number(elect.number);
+                   to.set_voter(elect.voter);
                  },
                  [&](const SetInSync& set) {
                    v1::WitnessAsked::SetInSync& to = *asked.mutable_set_in_sync();
@@ -44,7 +45,8 @@ StatusOr<Request> FromProto(const v1::WitnessAsked& asked) {
       return Elect{.term = asked.elect().term(),
                    .tenure = Tenure(asked.elect().tenure()),
                    .seat = asked.elect().seat(),
-                   .number = asked.elect().history().number()};
+                   .number = asked.elect().history().number(),
+                   .voter = asked.elect().voter()};
     case v1::WitnessAsked::kSetInSync: {
       SetInSync set{
           .term = asked.set_in_sync().term(),

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/watchdog.h"
 #include "longhaul/v1/standby.grpc.pb.h"
 #include "proto/rpc/status.h"
 #include "proto/witness/wire.h"
@@ -109,8 +110,11 @@ Status Witness::Store(const Record& record) {
 }
 
 void Witness::Loop(Line* line) {
+  WatchedLoop watched("witness");
   while (true) {
-    if (const Status renewed = line->access->RenewIfDue(kRenewPause); !renewed.ok()) {
+    watched.Turned();
+    const Status renewed = AwaitOthers([&] { return line->access->RenewIfDue(kRenewPause); });
+    if (!renewed.ok()) {
       LogDebug("{}: {}", line->address, Message(renewed));
     }
     const Status end = Follow(line);
@@ -139,22 +143,22 @@ Status Witness::Follow(Line* line) {
   // A new connection each time: a coordinator that takes over listens anew at its address.
   const auto stub = v1::WitnessService::NewStub(line->access->Dial().channel);
   line->access->Prepare(&context, /*wait=*/false);
-  const auto stream = stub->Witness(&context);
+  const auto stream = AwaitOthers([&] { return stub->Witness(&context); });
   bool heard = false;
-  if (stream->Write(hello)) {
+  if (AwaitOthers([&] { return stream->Write(hello); })) {
     v1::WitnessAsked asked;
-    while (stream->Read(&asked)) {
+    while (AwaitOthers([&] { return stream->Read(&asked); })) {
       if (!std::exchange(heard, true)) {
         LogInfo("the coordinator {} is there", line->address);
         line->last_trouble.clear();
         line->access->NoteAuthority(context);
       }
       const v1::WitnessSays answer = Answer(asked);
-      if (!answer.has_answer() || !stream->Write(answer)) break;
+      if (!answer.has_answer() || !AwaitOthers([&] { return stream->Write(answer); })) break;
     }
   }
   context.TryCancel();
-  const Status end = FromGrpc(stream->Finish());
+  const Status end = FromGrpc(AwaitOthers([&] { return stream->Finish(); }));
   const std::lock_guard lock(mutex_);
   line->context = nullptr;
   return heard && absl::IsCancelled(end) ? absl::OkStatus() : end;

@@ -217,6 +217,11 @@ def check_units(bundle, folder, torch):
         known = run(bundle / "bin" / f"longhaul-{daemon}", "--help", LONGHAUL_TORCH=torch).stdout
         for flag in re.findall(r"--[a-z-]+", flags):
             check(flag in known, daemon, "has no", flag)
+    witness = (units / "longhaul-witness.service").read_text()
+    known = run(bundle / "bin" / "longhaul-coordinator", "witness", "--help").stdout
+    flags = re.search(r"ExecStart=\S+ (witness .*)", witness).group(1)
+    for flag in ("witness", *re.findall(r"--[a-z-]+", flags)):
+        check(flag in known, "the witness has no", flag)
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         print("not tried: what systemd says of the units, because there is no systemd-analyze")

@@ -83,7 +83,7 @@ TEST(OptimizerMemory, IsWhatThePlanSays) {
     for (const MomentDtype moments : {MomentDtype::kFp32, MomentDtype::kBf16}) {
       RunSpec spec;
       spec.model.layers = 2;
-      spec.model.hidden = 512;
+      spec.model.hidden = 256;
       spec.model.heads = 8;
       spec.model.context = 16;
       spec.train.microbatches = 1;

@@ -43,6 +43,11 @@ void HistoryChecker::LostUnsynced(uint64_t number) {
   if (done_.size() > number) done_.resize(number);
 }
 
+bool HistoryChecker::HasAll(std::span<const Row> log) const {
+  return done_.empty() ||
+         (log.size() >= done_.size() && log[done_.size() - 1].history == done_.back());
+}
+
 void HistoryChecker::CheckEnd(std::span<const Row> log) {
   std::map<uint64_t, int> found;
   for (const Row& row : log) {

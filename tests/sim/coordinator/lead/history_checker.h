@@ -40,6 +40,8 @@ class HistoryChecker {
   void ToldRefused(uint64_t value) { refused_.insert(value); }
   // Somebody else may carry it out after all: a call that nobody knows of was repeated.
   void Unknown(uint64_t value) { unknown_.insert(value); }
+  // Whether `log` has every committed change.
+  bool HasAll(std::span<const Row> log) const;
   // At the end: compares with the log of whoever leads.
   void CheckEnd(std::span<const Row> log);
 

@@ -22,11 +22,11 @@ TEST(LeadSim, NothingGoesWrongAndEverySituationIsMet) {
   // Simulations that never meet a situation prove nothing about it.
   for (const char* what :
        {"somebody came to lead", "the witness elects", "leads by its own record",
-        "the other seat elects", "a leader stepped down", "both in sync again",
-        "the witness agrees that one is alone", "a change was committed alone",
-        "a tail was replaced", "a follower resumes", "a whole copy", "unsynced changes lost",
-        "an old image was put back", "a process ends because its disk is full",
-        "a repeated call was known"}) {
+        "the other seat elects", "a leader stepped down", "a leader handed over",
+        "both in sync again", "the witness agrees that one is alone",
+        "a change was committed alone", "a tail was replaced", "a follower resumes", "a whole copy",
+        "unsynced changes lost", "an old image was put back",
+        "a process ends because its disk is full", "a repeated call was known"}) {
     EXPECT_GT(seen[what], 0u) << what;
   }
 }

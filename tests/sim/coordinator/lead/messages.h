@@ -17,6 +17,10 @@ struct Copy {
   uint64_t term = 0;
   std::vector<Row> log;
 };
+// The leader asks the other seat to be elected in its place.
+struct HandOver {
+  uint64_t term = 0;
+};
 // A client wants `value` stored. `answer` may run on the client's side only.
 enum class Answer : uint8_t { kStored, kRefused, kUnknown };
 struct Ask {
@@ -24,6 +28,6 @@ struct Ask {
   size_t client = 0;
   std::function<void(Answer)> answer;
 };
-using ToSeat = std::variant<SeatMessage, witness::Record, Copy, Ask>;
+using ToSeat = std::variant<SeatMessage, witness::Record, Copy, HandOver, Ask>;
 
 }  // namespace longhaul::coordinator::lead_sim

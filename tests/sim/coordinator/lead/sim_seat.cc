@@ -13,6 +13,7 @@ constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr absl::Duration kBeat = absl::Seconds(2);
 constexpr absl::Duration kPatience = absl::Seconds(3);  // with a follower, before it is left behind
 constexpr absl::Duration kAnswerIn = absl::Seconds(4);  // a client's call
+constexpr absl::Duration kHandOver = absl::Seconds(3);  // how long a leader waits for a vote
 constexpr size_t kKept = 12;  // a leader keeps so many changes for a follower that comes back
 
 bool NeedsDisk(const Effect& effect) {
@@ -50,6 +51,8 @@ void SimSeat::Start() {
   began_ = heard_leader_ = LocalNow();
   heard_other_ = heard_witness_ = asked_at_ = shrunk_at_ = MonoTime();
   asked_ = 0;
+  witness_agrees_ = false;
+  hands_over_.reset();
   Later(world_->random.Between(absl::ZeroDuration(), kTick), [this] { Tick(); });
 }
 
@@ -90,6 +93,16 @@ void SimSeat::StallDisk(absl::Duration length) {
 void SimSeat::FillDisk(absl::Duration length) {
   world_->timeline.Note("{}'s disk is full for {}", name(), absl::FormatDuration(length));
   full_until_ = std::max(full_until_, world_->timeline.now() + length);
+}
+
+void SimSeat::PutBack(const SeatDisk& image) {
+  Crash(/*power=*/true);
+  disk_ = image;
+  disk_.SyncAll();
+}
+
+void SimSeat::LoseOther() {
+  if (running()) seat_->ForgetFollower();
 }
 
 void SimSeat::Heal() {
@@ -149,7 +162,16 @@ void SimSeat::TickAsLeader() {
                               .tenure = seat_->tenure(),
                               .seat = name(),
                               .number = std::min(disk_.synced, disk_.applied)});
-    if (random.Chance(0.2)) seat_->RemindWitness();
+    if (!witness_agrees_ || random.Chance(0.2)) seat_->RemindWitness();
+  }
+  if (hands_over_ && now - *hands_over_ > kHandOver) {
+    hands_over_.reset();
+    seat_->KeepLead();
+  }
+  if (acts_ && random.Chance(world_->faults.hand_over * absl::ToDoubleSeconds(kTick))) {
+    hands_over_ = now;
+    seat_->HandOver();
+    to_other_(HandOver{seat_->record().term});
   }
   if (acts_) {
     // Only a leader whose term has begun knows what is committed.
@@ -174,7 +196,8 @@ void SimSeat::TickAsLeader() {
     if (seat_->Grow(place_ == kA ? "B" : "A")) ++world_->seen["both in sync again"];
   }
   // A change of the leader's own: a step of a run, for example.
-  if (acts_ && sure() && !proposal_ && random.Chance(0.15)) Propose({.important = false}, {});
+  if (acts_ && sure() && !proposal_ && !hands_over_ && random.Chance(0.15))
+    Propose({.important = false}, {});
 }
 
 void SimSeat::TickAsOther() {
@@ -235,16 +258,25 @@ void SimSeat::Handle(const ToSeat& message) {
                    if (!record.in_sync.empty()) disk_.has_witness = true;
                    voted_ = false;
                    seat_->OnWitness(record);
+                   witness_agrees_ = record.term == seat_->record().term &&
+                                     record.tenure == seat_->tenure() &&
+                                     record.in_sync == seat_->record().in_sync;
                  },
                  [this](const Copy& copy) { TakeCopy(copy); },
+                 [this](const HandOver& told) { OnHandOver(told); },
                  [this](const Ask& ask) { OnAsk(ask); },
              },
              message);
   TakeEffects();
 }
 
+void SimSeat::OnHandOver(const HandOver& told) {
+  if (seat_->leads() || told.term < seat_->record().term) return;
+  seat_->AskOther(NewTenure());
+}
+
 void SimSeat::OnAsk(const Ask& ask) {
-  if (!acts_ || !sure() || proposal_ || !todo_.empty()) {
+  if (!acts_ || !sure() || proposal_ || hands_over_ || !todo_.empty()) {
     ask.answer(Answer::kRefused);
     return;
   }
@@ -264,6 +296,8 @@ void SimSeat::TakeCopy(const Copy& copy) {
   if (IsBehind(newest, seat_->logged())) return;
   if (copy.term > seat_->record().term) seat_->OnNewerTerm(copy.term);
   TakeEffects();
+  // Handing those out may have begun what the copy would cut off.
+  if (!todo_.empty() || busy_) return;
   if (stalled_until_ > world_->timeline.now() || full_until_ > world_->timeline.now()) return;
   ++world_->seen["a whole copy"];
   world_->timeline.Note("{} takes a copy of {} changes", name(), copy.log.size());
@@ -296,6 +330,9 @@ void SimSeat::Propose(Content content, std::optional<Ask> ask) {
 void SimSeat::SendRows(uint64_t after) {
   seat_message::Rows rows{.term = seat_->record().term,
                           .tenure = seat_->tenure(),
+                          .seat = name(),
+                          .gives_way = seat_->needs_way(),
+                          .in_sync = seat_->in_sync_of_two(),
                           .before = disk_.HistoryAt(after),
                           .committed = disk_.applied};
   // A leader may have an older leader's change that is not committed: it goes with the first own
@@ -381,7 +418,8 @@ void SimSeat::Carry(const Effect& effect) {
       Overloaded{
           [this](const effect::Store&) {
             disk_.record = seat_->record();
-            disk_.led = seat_->leads();
+            // Whoever asks to be elected has stored the term, and nothing else has changed.
+            disk_.led = seat_->leads() || (disk_.led && seat_->is_candidate());
           },
           [this](const effect::AskWitness& ask) { to_witness_(ask.request); },
           [this](const effect::Say& say) { to_other_(say.message); },
@@ -391,7 +429,7 @@ void SimSeat::Carry(const Effect& effect) {
             world_->timeline.Note("{} leads with term {}, in sync: {}", name(),
                                   seat_->record().term, seat_->record().in_sync.size());
             ++world_->seen["somebody came to lead"];
-            if (seat_->in_sync_of_two() && voted_) ++world_->seen["the other seat elects"];
+            if (seat_->needs_way() && voted_) ++world_->seen["the other seat elects"];
             Propose({}, {});
           },
           [this](const effect::Send& send) {
@@ -401,6 +439,8 @@ void SimSeat::Carry(const Effect& effect) {
           [this](const effect::StepDown& down) {
             world_->timeline.Note("{} steps down for term {}", name(), down.term);
             ++world_->seen["a leader stepped down"];
+            if (hands_over_ && seat_->gave_way()) ++world_->seen["a leader handed over"];
+            hands_over_.reset();
             AnswerProposal(Answer::kUnknown);
             proposal_.reset();
             acts_ = false;
@@ -408,6 +448,10 @@ void SimSeat::Carry(const Effect& effect) {
           },
           [this](const effect::Resend& resend) { Resend(resend); },
           [this](const effect::Log& log) {
+            if (log.change.number != disk_.log.size() + 1) {
+              world_->Violate("{} logs change {} behind {}", name(), log.change.number,
+                              disk_.log.size());
+            }
             disk_.log.push_back({log.change, world_->contents.at(log.change.chain).important});
             disk_.SyncAll();
           },

@@ -36,6 +36,10 @@ class SimSeat {
   void Freeze(absl::Duration length, bool clock_too);
   void StallDisk(absl::Duration length);
   void FillDisk(absl::Duration length);
+  // Somebody puts an older image of the disk in the place of the present one. The process is gone.
+  void PutBack(const SeatDisk& image);
+  // The connection to the other seat has ended, and with it what that has said.
+  void LoseOther();
   // Every fault of this seat ends now, and it runs.
   void Heal();
   void Receive(ToSeat message);
@@ -67,6 +71,7 @@ class SimSeat {
   void TickAsOther();
   void Handle(const ToSeat& message);
   void OnAsk(const Ask& ask);
+  void OnHandOver(const HandOver& told);
   void TakeCopy(const Copy& copy);
   void Propose(Content content, std::optional<Ask> ask);
   void SendRows(uint64_t after);
@@ -94,8 +99,10 @@ class SimSeat {
   bool blocking_ = true;      // no message is handled while an effect is under way
   std::optional<Copy> copy_;  // that the effect Resend waits for
   MonoTime heard_leader_, heard_other_, heard_witness_, asked_at_, shrunk_at_, began_;
-  bool voted_ = false;  // the newest message was an answer to a vote
-  uint64_t asked_ = 0;  // how often it has asked to lead
+  bool voted_ = false;                  // the newest message was an answer to a vote
+  uint64_t asked_ = 0;                  // how often it has asked to lead
+  bool witness_agrees_ = false;         // leader: the witness's record is as its own
+  std::optional<MonoTime> hands_over_;  // leader: since when
   MonoTime frozen_until_, stalled_until_, full_until_;
   absl::Duration lost_time_;  // how far its clock is behind
 };

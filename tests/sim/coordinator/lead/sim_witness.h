@@ -19,6 +19,7 @@ class SimWitness {
   void Crash(absl::Duration away);
   void Freeze(absl::Duration length);
   void Heal() { away_until_ = MonoTime(); }
+  bool IsAway() const { return away_until_ > world_->timeline.now(); }
 
   const witness::Record& file() const { return file_; }
 

@@ -30,9 +30,12 @@ class Simulation {
       const Place other = place == kA ? kB : kA;
       seats_[place]->Connect(
           [this, place, other](ToSeat message) {
-            world_.net.Send(place, other, [this, other, message = std::move(message)] {
-              seats_[other]->Receive(message);
-            });
+            // What was said to a store, or by it, counts no longer when an older one is put in its
+            // place: a connection ends with the process.
+            world_.net.Send(place, other,
+                            [this, other, stores = stores_, message = std::move(message)] {
+                              if (stores == stores_) seats_[other]->Receive(message);
+                            });
           },
           [this, place](witness::Request request) {
             world_.net.Send(place, kW, [this, place, request = std::move(request)] {
@@ -103,6 +106,7 @@ class Simulation {
     }
     if (random.Chance(0.3)) faults.told_alone = some(0.2);
     if (random.Chance(0.3)) faults.hasty = some(1);
+    if (random.Chance(0.2)) faults.hand_over = some(0.1);
     // Every theme also has a few crashes and cuts.
     if (random.Chance(0.5)) faults.crash = std::max(faults.crash, 0.03);
     witness_stays_ = theme_ == 4 && random.Chance(0.5);
@@ -123,16 +127,7 @@ class Simulation {
     world_.timeline.After(kChaosEvery, [this] { Chaos(); });
     const Faults& faults = world_.faults;
     Random& random = world_.random;
-    // The other seat has the only copy of some changes, and nobody may know that: no more faults
-    // until the old image has caught up.
-    if (put_back_ && seats_[*put_back_]->disk().applied < world_.checker.committed()) {
-      seats_[*put_back_]->Start();
-      return;
-    }
-    put_back_.reset();
-    for (const auto& seat : seats_) {
-      if (!put_back_) TroubleSeat(*seat);
-    }
+    for (const auto& seat : seats_) TroubleSeat(*seat);
     if (!witness_stays_ && Happens(faults.crash / 3)) witness_.Crash(Length());
     if (!witness_stays_ && Happens((faults.stop + faults.stall) / 3)) witness_.Freeze(Length());
     if (Happens(faults.cut)) {
@@ -169,25 +164,43 @@ class Simulation {
   // Somebody puts back an older image of a seat's disk. The witness notices where it has heard of a
   // change that the image lacks. Nobody can notice it otherwise.
   void TroubleImage(SimSeat& seat) {
-    auto& image = images_[&seat == seats_[kA].get() ? kA : kB];
+    const Place place = &seat == seats_[kA].get() ? kA : kB;
+    auto& image = images_[place];
     if (!image || Happens(0.05)) image = seat.disk();
     const witness::Record& file = witness_.file();
     const bool noticed = image->log.size() < file.seen;
     // A seat whose record says that it is alone does not ask a witness that is away.
-    const bool asks = image->record.in_sync.size() != 1 || witness_stays_;
-    // Nor can the last copy of a change come back.
-    SimSeat& other = *seats_[&seat == seats_[kA].get() ? kB : kA];
-    const bool elsewhere = other.sure() && !other.seat().has_proposal() &&
-                           other.disk().applied >= world_.checker.committed();
-    if (!noticed || !asks || !elsewhere || !Happens(world_.faults.restore)) return;
-    seat.Crash(/*power=*/true);
+    const bool asks = image->record.in_sync != std::vector<std::string>{seat.name()} ||
+                      (witness_stays_ && image->has_witness);
+    if (!noticed || !asks || !HasAll(*seats_[place == kA ? kB : kA], file) ||
+        !Happens(world_.faults.restore)) {
+      return;
+    }
     world_.timeline.Note("{} gets an old image: {} changes, {} are known", seat.name(),
                          image->log.size(), file.seen);
     ++world_.seen["an old image was put back"];
-    seat.disk() = *image;
-    seat.disk().SyncAll();
-    put_back_ = &seat == seats_[kA].get() ? kA : kB;
-    world_.net.Heal();
+    seat.PutBack(*image);
+    ++stores_[place];
+    seats_[place == kA ? kB : kA]->LoseOther();
+  }
+
+  // Whether a seat has every committed change, and can come to lead: the last copy of a change
+  // cannot come back.
+  bool HasAll(SimSeat& seat, const witness::Record& file) {
+    if (!world_.checker.HasAll(seat.disk().log)) return false;
+    return (seat.acts() && seat.seat().leads()) || IsInSync(seat, file);
+  }
+
+  // Whether a seat may be elected: it is in sync by the witness's record, and has not elected the
+  // other one since, of which the witness may not have heard.
+  static bool IsInSync(SimSeat& seat, const witness::Record& file) {
+    const std::vector<std::string>& own = seat.disk().record.in_sync;
+    const auto there = [&](const std::vector<std::string>& in_sync) {
+      return std::ranges::find(in_sync, seat.name()) != in_sync.end();
+    };
+    // A stalled disk may not have stored it yet.
+    if (seat.running() && seat.seat().gave_way()) return false;
+    return there(file.in_sync) && (own.empty() || there(own));
   }
 
   // The faults end. All three go on, or two of them, if a copy in sync is among those.
@@ -198,6 +211,7 @@ class Simulation {
     world_.net.habits = {};
     witness_.Heal();
     world_.faults.told_alone = world_.faults.hasty = world_.faults.crash_at_write = 0;
+    world_.faults.hand_over = 0;
     const size_t away = world_.random.Below(4);
     const bool all = away > kW || world_.faults.restore > 0;
     if (!all && away == kW) witness_.Freeze(absl::Hours(10));
@@ -205,11 +219,7 @@ class Simulation {
       seats_[away]->Crash(/*power=*/false);
       // Messages that it has sent may still arrive.
       RunUntil(absl::Seconds(16), [] { return false; });
-      const SimSeat& left = *seats_[away == kA ? kB : kA];
-      if (std::ranges::find(witness_.file().in_sync, left.name()) ==
-          witness_.file().in_sync.end()) {
-        seats_[away]->Heal();
-      }
+      if (!IsInSync(*seats_[away == kA ? kB : kA], witness_.file())) seats_[away]->Heal();
     }
     world_.timeline.Note("the faults end; {} stays away", all          ? "nobody"
                                                           : away == kA ? "A"
@@ -263,8 +273,8 @@ class Simulation {
   std::vector<std::unique_ptr<SimClient>> clients_;
   std::map<Place, std::optional<SeatDisk>> images_;
   uint64_t theme_ = 0;
-  bool witness_stays_ = false;     // it has no faults, and everybody reaches it
-  std::optional<Place> put_back_;  // a seat that has an old image and lacks changes
+  bool witness_stays_ = false;           // it has no faults, and everybody reaches it
+  std::array<uint64_t, 2> stores_ = {};  // how often each seat's store was replaced
   bool over_ = false;
 };
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,15 +47,27 @@ struct Faults {
   double stall = 0, full = 0;        // disks
   double hasty = 0;       // a seat asks to lead though it hears a leader, and the witness lets it
   double told_alone = 0;  // somebody tells the leader to go on alone
+  double hand_over = 0;   // somebody tells the leader to let the other seat lead
   double restore = 0;     // a seat's older image is put back
 };
 
 struct World {
-  World(uint64_t seed, bool print)
-      : timeline(print), random(seed), net(&timeline, &random), checker(this) {}
+  World(uint64_t seed, bool print) : World(std::make_unique<Own>(seed, print)) {}
+  // In a larger simulation, whose time and random numbers these are. Both must outlive this object.
+  World(Timeline* others_timeline, Random* others_random)
+      : timeline(*others_timeline),
+        random(*others_random),
+        net(&timeline, &random),
+        checker(this) {}
 
-  Timeline timeline;
-  Random random;
+  struct Own {
+    Own(uint64_t seed, bool print) : timeline(print), random(seed) {}
+    Timeline timeline;
+    Random random;
+  };
+  const std::unique_ptr<Own> own;  // null: they are another simulation's
+  Timeline& timeline;
+  Random& random;
   Net net;
   HistoryChecker checker;
   Faults faults;
@@ -69,6 +82,14 @@ struct World {
     violation = fmt::format(format, std::forward<Args>(args)...);
     timeline.Note("VIOLATION: {}", violation);
   }
+
+ private:
+  explicit World(std::unique_ptr<Own> mine)
+      : own(std::move(mine)),
+        timeline(own->timeline),
+        random(own->random),
+        net(&timeline, &random),
+        checker(this) {}
 };
 
 }  // namespace longhaul::coordinator::lead_sim

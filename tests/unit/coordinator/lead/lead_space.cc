@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <unordered_set>
@@ -11,185 +12,14 @@
 #include <variant>
 #include <vector>
 
-#include "base/hash.h"
 #include "base/overloaded.h"
 #include "coordinator/lead/seat.h"
+#include "tests/unit/coordinator/lead/lead_space_world.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-constexpr std::array<const char*, 2> kSeats = {"A", "B"};
-
-struct ToWitness {
-  int from = 0;
-  witness::Request request;
-};
-struct FromWitness {
-  int to = 0;
-  witness::Record record;
-};
-struct ToSeat {
-  int to = 0;
-  SeatMessage message;
-};
-using Message = std::variant<ToWitness, FromWitness, ToSeat>;
-
-// A text of everything, for hashes.
-class Bytes {
- public:
-  void Add(uint64_t number) { text_.append(reinterpret_cast<const char*>(&number), sizeof number); }
-  void Add(const std::string& text) {
-    Add(text.size());
-    text_ += text;
-  }
-  void Add(const Tenure& tenure) { Add(tenure.value()); }
-  void Add(const History& h) {
-    Add(h.term);
-    Add(h.number);
-    Add(h.chain);
-  }
-  void Add(const std::vector<std::string>& texts) {
-    Add(texts.size());
-    for (const std::string& text : texts) Add(text);
-  }
-  void Add(const witness::Record& r) {
-    Add(r.term);
-    Add(r.tenure);
-    Add(r.seat);
-    Add(r.in_sync);
-    Add(r.ask);
-    Add(r.seen);
-  }
-  void Add(const witness::Request& request) {
-    Add(request.index());
-    std::visit(Overloaded{
-                   [&](const witness::Elect& e) {
-                     Add(e.term);
-                     Add(e.tenure);
-                     Add(e.seat);
-                     Add(e.number);
-                   },
-                   [&](const witness::SetInSync& s) {
-                     Add(s.term);
-                     Add(s.tenure);
-                     Add(s.in_sync);
-                     Add(s.ask);
-                   },
-                   [&](const auto&) {},
-               },
-               request);
-  }
-  void Add(const SeatMessage& message) {
-    Add(message.index());
-    std::visit(Overloaded{
-                   [&](const seat_message::Vote& v) {
-                     Add(v.term);
-                     Add(v.tenure);
-                     Add(v.history);
-                   },
-                   [&](const seat_message::Voted& v) {
-                     Add(v.term);
-                     Add(v.tenure);
-                     Add(v.granted);
-                     Add(v.newest);
-                   },
-                   [&](const seat_message::Rows& r) {
-                     Add(r.term);
-                     Add(r.tenure);
-                     Add(r.before);
-                     for (const History& row : r.rows) Add(row);
-                     Add(r.committed);
-                   },
-                   [&](const seat_message::Logged& l) {
-                     Add(l.term);
-                     Add(l.tenure);
-                     Add(l.history);
-                   },
-                   [&](const seat_message::Lacks& l) {
-                     Add(l.term);
-                     Add(l.tenure);
-                     Add(l.logged);
-                     Add(l.applied);
-                   },
-                   [&](const seat_message::Newer& n) {
-                     Add(n.term);
-                     Add(n.newest);
-                   },
-               },
-               message);
-  }
-  uint64_t Hash() const { return Checksum64(std::as_bytes(std::span(text_))); }
-
- private:
-  std::string text_;
-};
-
-uint64_t HashOf(const Message& message) {
-  Bytes bytes;
-  bytes.Add(message.index());
-  std::visit(Overloaded{
-                 [&](const ToWitness& m) {
-                   bytes.Add(static_cast<uint64_t>(m.from));
-                   bytes.Add(m.request);
-                 },
-                 [&](const FromWitness& m) {
-                   bytes.Add(static_cast<uint64_t>(m.to));
-                   bytes.Add(m.record);
-                 },
-                 [&](const ToSeat& m) {
-                   bytes.Add(static_cast<uint64_t>(m.to));
-                   bytes.Add(m.message);
-                 },
-             },
-             message);
-  return bytes.Hash();
-}
-
-// Messages that were ever sent. Each may arrive at any time, any number of times, or never.
-struct Sent {
-  uint64_t hash = 0;
-  std::shared_ptr<const Message> message;
-};
-
-struct World {
-  std::array<Seat, 2> seats = {Seat(SeatRecord{}), Seat(SeatRecord{})};
-  std::array<std::vector<History>, 2> logs;
-  std::array<bool, 2> term_committed = {};
-  witness::Record witness;
-  std::vector<Sent> sent;                            // by hash
-  std::vector<History> done;                         // committed by anybody, in order
-  std::vector<std::pair<uint64_t, Tenure>> leaders;  // who committed in each term
-  SpaceLimits left;
-  int tenures = 0;
-
-  uint64_t Hash() const {
-    Bytes bytes;
-    for (size_t i = 0; i < 2; ++i) {
-      const Seat& seat = seats[i];
-      bytes.Add(seat.record().term);
-      bytes.Add(seat.record().in_sync);
-      bytes.Add(seat.leads());
-      bytes.Add(seat.tenure());
-      bytes.Add(seat.is_candidate());
-      bytes.Add(seat.candidacy());
-      bytes.Add(seat.applied());
-      for (const History& h : seat.tail()) bytes.Add(h);
-      bytes.Add(seat.has_proposal());
-      bytes.Add(seat.acknowledged());
-      bytes.Add(seat.shrinks());
-      bytes.Add(seat.ask());
-      bytes.Add(term_committed[i]);
-    }
-    bytes.Add(witness);
-    for (const Sent& one : sent) bytes.Add(one.hash);
-    bytes.Add(done.size());
-    for (const int left_over : {left.elections, left.votes, left.changes, left.crashes,
-                                left.shrinks, left.grows, left.reminders, tenures}) {
-      bytes.Add(static_cast<uint64_t>(left_over));
-    }
-    return bytes.Hash();
-  }
-};
+using namespace space;
 
 class Search {
  public:
@@ -241,6 +71,7 @@ class Search {
       world.seats[i] = Seat(record, begun);
       world.logs[i] = {begun};
     }
+    world.images = world.seats;
     if (start != SpaceStart::kCold) {
       world.seats[0].AskWitness(Tenure("b"));
       world.seats[0].TakeEffects();
@@ -250,6 +81,7 @@ class Search {
       Carry(&world, 0);
       if (both) DeliverAll(&world);
       world.sent.clear();
+      if (limits_.restores > 0) world.witness.seen = world.logs[0].size();
     }
     world.done = world.logs[0];
     return world;
@@ -270,7 +102,7 @@ class Search {
   std::string Path(int node, const std::string& step) const {
     std::string path = step;
     for (; node >= 0; node = worlds_[static_cast<size_t>(node)].parent) {
-      path = worlds_[static_cast<size_t>(node)].step + "; " + path;
+      path.insert(0, worlds_[static_cast<size_t>(node)].step + "; ");
     }
     return path;
   }
@@ -352,6 +184,15 @@ class Search {
         Carry(next, i);
       });
     }
+    // Somebody notices, and the other seat has everything.
+    const bool notices = world.witness.seen > world.images[i].logged().number &&
+                         world.logs[1 - i].size() >= world.done.size();
+    if (world.left.restores > 0 && notices) {
+      Try(world, node, name("gets an old image"), [&](World* next) {
+        --next->left.restores;
+        PutBack(next, i);
+      });
+    }
     if (world.left.crashes > 0) {
       Try(world, node, name("crashes"), [&](World* next) {
         --next->left.crashes;
@@ -370,7 +211,7 @@ class Search {
                        Send(world, ToWitness{static_cast<int>(i), ask.request});
                      },
                      [&](const effect::Say& say) {
-                       Send(world, ToSeat{static_cast<int>(1 - i), say.message});
+                       Send(world, ToSeat{static_cast<int>(1 - i), say.message, world->restores});
                      },
                      [&](const effect::Lead&) {
                        ++result_.leaders;
@@ -383,7 +224,7 @@ class Search {
                      },
                      [&](const effect::Commit& commit) { Commit(world, i, commit.change); },
                      [&](const effect::StepDown& down) { log.resize(down.logged); },
-                     [&](const effect::Resend&) { SendRows(world, i, log.size()); },
+                     [&](const effect::Resend&) { Resend(world, i); },
                      [&](const effect::Log& one) { log.push_back(one.change); },
                      [&](const effect::CutTail& cut) { log.resize(cut.number); },
                      [](const auto&) {},
@@ -395,23 +236,46 @@ class Search {
   void Propose(World* world, size_t i) {
     Seat& seat = world->seats[i];
     const History before = seat.logged();
-    Bytes bytes;
-    bytes.Add(before);
-    bytes.Add(seat.tenure());
-    seat.Propose({.term = seat.record().term, .number = before.number + 1, .chain = bytes.Hash()});
+    seat.Propose({.term = seat.record().term,
+                  .number = before.number + 1,
+                  .chain = HashOf(before, seat.tenure())});
     Carry(world, i);
   }
 
-  void SendRows(World* world, size_t i, size_t count) {
+  void Resend(World* world, size_t i) {
+    const size_t count = world->logs[i].size();
+    SendRows(world, i, count);
+    if (limits_.restores == 0) return;
+    // The follower may come to have some of them.
+    for (size_t k = 2; k < count; ++k) SendRows(world, i, k, 1);
+  }
+
+  // The newest `count` changes, but only the oldest `most` of them.
+  void SendRows(World* world, size_t i, size_t count, size_t most = SIZE_MAX) {
     const Seat& seat = world->seats[i];
     const std::vector<History>& log = world->logs[i];
     const size_t from = log.size() - std::min(count, log.size());
-    seat_message::Rows rows{.term = seat.record().term,
-                            .tenure = seat.tenure(),
-                            .before = from == 0 ? History{} : log[from - 1],
-                            .rows = {log.begin() + static_cast<ptrdiff_t>(from), log.end()},
-                            .committed = seat.applied().number};
-    Send(world, ToSeat{static_cast<int>(1 - i), rows});
+    const size_t to = from + std::min(most, log.size() - from);
+    seat_message::Rows rows{
+        .term = seat.record().term,
+        .tenure = seat.tenure(),
+        .seat = kSeats[i],
+        .gives_way = seat.needs_way(),
+        // Said only where it matters, for fewer messages.
+        .in_sync = seat.in_sync_of_two() && !seat.record().voter.empty() && to == log.size(),
+        .before = from == 0 ? History{} : log[from - 1],
+        .rows = {log.begin() + static_cast<ptrdiff_t>(from),
+                 log.begin() + static_cast<ptrdiff_t>(to)},
+        .committed = seat.applied().number};
+    Send(world, ToSeat{static_cast<int>(1 - i), rows, world->restores});
+  }
+
+  static void PutBack(World* world, size_t i) {
+    world->seats[i] = world->images[i];
+    world->logs[i].resize(world->seats[i].logged().number);
+    world->term_committed[i] = false;
+    ++world->restores;
+    world->seats[1 - i].ForgetFollower();
   }
 
   void Commit(World* world, size_t i, const History& change) {
@@ -468,6 +332,7 @@ class Search {
                      Carry(world, static_cast<size_t>(m.to));
                    },
                    [&](const ToSeat& m) {
+                     if (m.restores != world->restores) return;
                      world->seats[static_cast<size_t>(m.to)].OnSeat(m.message);
                      Carry(world, static_cast<size_t>(m.to));
                    },
@@ -501,7 +366,10 @@ class Search {
     if (!problem_.empty()) return;
     // Whom the witness would elect has everything.
     for (const std::string& id : world.witness.in_sync) {
-      const std::vector<History>& log = world.logs[id == "A" ? 0 : 1];
+      const size_t i = id == "A" ? 0 : 1;
+      const std::vector<History>& log = world.logs[i];
+      // One that gave way does not ask, and one that lacks what the witness has seen is refused.
+      if (world.seats[i].gave_way() || log.size() < world.witness.seen) continue;
       if (log.size() < world.done.size() ||
           !std::equal(world.done.begin(), world.done.end(), log.begin())) {
         problem_ = fmt::format("{} is in sync at the witness and lacks a commit", id);

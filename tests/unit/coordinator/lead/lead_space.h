@@ -16,6 +16,7 @@ struct SpaceLimits {
   int shrinks = 1;
   int grows = 1;
   int reminders = 0;
+  int restores = 0;  // a seat's store is replaced by the one at the start
   uint64_t most_states = 100'000'000;
 };
 // Where it begins.

@@ -29,6 +29,11 @@ TEST(LeadSpaceTest, BothStart) {
          {.elections = 2, .votes = 1, .changes = 0, .crashes = 0, .shrinks = 1, .grows = 0});
 }
 
+TEST(LeadSpaceTest, DeepAnOldImageIsPutBack) {
+  Expect(SpaceStart::kPair,
+         {.elections = 1, .changes = 1, .crashes = 0, .shrinks = 1, .grows = 0, .restores = 1});
+}
+
 TEST(LeadSpaceTest, DeepAPairThatIsCutAndHeals) {
   Expect(SpaceStart::kPair,
          {.elections = 1, .changes = 1, .crashes = 0, .shrinks = 1, .grows = 1, .reminders = 1});

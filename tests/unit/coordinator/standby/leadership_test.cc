@@ -95,6 +95,7 @@ TEST(LeadershipRecordTest, AForcedTermIsNewerThanAnyThatOthersMayHave) {
 struct Sink : ChangeSink {
   void Changed(const v1::StoreChange& change) override { changes.push_back(change.number()); }
   void Drop(const Status& status) override { dropped = status; }
+  void HandOver() override {}
   std::vector<uint64_t> changes;
   Status dropped;
 };
@@ -196,8 +197,8 @@ TEST_F(LeadershipTest, ALoneCoordinatorWaitsForNobody) {
 TEST_F(LeadershipTest, WithoutAWitnessTheFollowerIsNeverInSync) {
   Start(/*with_witness=*/false);
   const auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(leadership_->Follow(sink).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(leadership_->Follow(std::make_shared<Sink>())));
+  ASSERT_TRUE(leadership_->Follow(sink, "b", {}).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(leadership_->Follow(std::make_shared<Sink>(), "b", {})));
   leadership_->HasAll(sink.get(), "b", "b:7070");
   EXPECT_EQ(leadership_->has_standby(), true);
   EXPECT_EQ(leadership_->record().seat.in_sync.size(), 1u);
@@ -218,7 +219,7 @@ TEST_F(LeadershipTest, AChangeWaitsForBothAndForTheWitnessesConsentAfterThat) {
   Start(/*with_witness=*/true);
   EXPECT_EQ(*Write(1), Held::kHere);
   const auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(leadership_->Follow(sink).ok());
+  ASSERT_TRUE(leadership_->Follow(sink, "b", {}).ok());
   leadership_->Has(sink.get(), Named(1));
   leadership_->HasAll(sink.get(), "b", "b:7070");
   ASSERT_TRUE(BecomesInSync());
@@ -236,7 +237,7 @@ TEST_F(LeadershipTest, AChangeWaitsForBothAndForTheWitnessesConsentAfterThat) {
 TEST_F(LeadershipTest, WithoutBothNothingIsCommitted) {
   Start(/*with_witness=*/true);
   const auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(leadership_->Follow(sink).ok());
+  ASSERT_TRUE(leadership_->Follow(sink, "b", {}).ok());
   leadership_->HasAll(sink.get(), "b", "b:7070");
   ASSERT_TRUE(BecomesInSync());
   there_ = false;
@@ -251,7 +252,7 @@ TEST_F(LeadershipTest, WithoutBothNothingIsCommitted) {
 TEST_F(LeadershipTest, WithADiskThatStandsStillTheWitnessHearsNoBeats) {
   Start(/*with_witness=*/true);
   const auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(leadership_->Follow(sink).ok());
+  ASSERT_TRUE(leadership_->Follow(sink, "b", {}).ok());
   leadership_->HasAll(sink.get(), "b", "b:7070");
   ASSERT_TRUE(BecomesInSync());
   std::atomic<bool> secured = false;

@@ -69,9 +69,24 @@ TEST_F(RulesTest, ABeatSaysHowFarTheLeaderIs) {
   EXPECT_EQ(record_.seen, 20u);
   EXPECT_FALSE(Ask(Beat{2, old_, "a", 30}).granted);
   EXPECT_EQ(record_.seen, 20u);
-  // One that was elected while the witness was away.
-  EXPECT_TRUE(Ask(Beat{5, new_, "b", 21}, /*heard=*/true).granted);
+  // One that was elected while the witness was away asks to be elected, too.
+  EXPECT_FALSE(Ask(Beat{5, new_, "b", 21}).granted);
+  EXPECT_EQ(record_.seat, "a");
+}
+
+TEST_F(RulesTest, ASeatThatTheOtherOneElectedIsAlone) {
+  // The leader hands over, so nobody waits for its silence.
+  EXPECT_TRUE(Ask(Elect{4, new_, "b", 10, "a"}, /*heard=*/true).granted);
+  EXPECT_EQ(record_.in_sync, std::vector<std::string>{"b"});
   EXPECT_EQ(record_.seat, "b");
+  // It has everything that its voter has, and the voter was in sync.
+  EXPECT_TRUE(Ask(Elect{6, old_, "a", 10, "b"}).granted);
+  EXPECT_EQ(record_.in_sync, std::vector<std::string>{"a"});
+  // Said again, it undoes nothing that came since.
+  EXPECT_TRUE(Ask(SetInSync{6, old_, {"a", "b"}, 1}).granted);
+  EXPECT_TRUE(Ask(Elect{6, old_, "a", 10, "b"}).granted);
+  EXPECT_EQ(record_.in_sync, (std::vector<std::string>{"a", "b"}));
+  EXPECT_FALSE(Ask(Elect{7, new_, "c", 10, "d"}).granted);
 }
 
 TEST_F(RulesTest, AWitnessIsIntroducedOnce) {

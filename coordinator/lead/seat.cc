@@ -143,7 +143,7 @@ bool Seat::MayFeed(const std::string& seat, const History& logged) {
   const bool counts = std::ranges::find(record_.in_sync, seat) != record_.in_sync.end();
   if (counts && !IsBehind(logged, applied_)) return true;
   acknowledged_ = 0;
-  Shrink();
+  if (!shrinks()) Shrink();
   return false;
 }
 

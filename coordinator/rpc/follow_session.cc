@@ -129,6 +129,7 @@ void FollowSession::TakeLocked() {
       if (std::exchange(greeted_, true)) break;
       address_ = ReachedAt(incoming_.hello().address(), PeerHost(call_->context()));
       seat_ = incoming_.hello().seat();
+      knows_term_ = incoming_.hello().term();
       if (incoming_.hello().has_applied()) {
         stands_ = Standing{.applied = FromProto(incoming_.hello().applied())};
         const History newest = FromProto(incoming_.hello().logged());
@@ -191,11 +192,11 @@ StatusOr<std::pair<UniqueFd, Standing>> FollowSession::CopyStore() const {
 
 Status FollowSession::Begin() {
   // From now on changes come. Those before are in the store, and what is in both is left out.
-  const std::string seat = [&] {
+  const auto [seat, term] = [&] {
     const std::lock_guard lock(mutex_);
-    return seat_;
+    return std::pair(seat_, knows_term_);
   }();
-  LH_RETURN_IF_ERROR(followed_.leadership->Follow(shared_from_this(), seat,
+  LH_RETURN_IF_ERROR(followed_.leadership->Follow(shared_from_this(), seat, term,
                                                   stands_ ? stands_->logged() : History()));
   v1::FollowedMessage message;
   v1::FollowedMessage::Begin& begin = *message.mutable_begin();

@@ -104,6 +104,7 @@ class FollowSession : public FollowCall::Handler,
   std::condition_variable changed_;
   std::string address_;             // from the standby's hello
   std::string seat_;                // the same
+  uint64_t knows_term_ = 0;         // the greatest
   std::optional<Standing> stands_;  // where its store stood then
   bool greeted_ = false;
   std::optional<v1::FollowedMessage> begin_;  // set until it is written

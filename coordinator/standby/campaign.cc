@@ -98,6 +98,7 @@ void Follower::OnWitnessAnswer(const v1::WitnessSays::Answer& answer) {
   witness_seat_ = record.seat;
   seat_.OnWitness(record);
   CarryLocked();
+  witness_refuses_ = !answer.granted();
   if (!answer.granted() && witness_why_ != answer.why()) {
     witness_why_ = answer.why();
     LogInfo("the witness does not elect this coordinator: {}", answer.why());
@@ -112,8 +113,10 @@ bool Follower::MayAskOther() const {
   if (closing_ || seat_.leads() || !has_store_ || port_ == nullptr) return false;
   const MonoTime now = Now();
   if (now - heard_ < options_.lease) return false;
-  // The witness does not elect a seat that gave way.
-  return seat_.gave_way() || (now - witness_heard_ >= options_.lease && !port_->witness().open());
+  // The witness elects no seat that gave way. It refuses one that is not in sync, and the other
+  // seat, which is, may have given way.
+  return seat_.gave_way() || witness_refuses_ ||
+         (now - witness_heard_ >= options_.lease && !port_->witness().open());
 }
 
 void Follower::AskOther() {

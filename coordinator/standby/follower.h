@@ -141,6 +141,7 @@ class Follower {
   MonoTime asked_{};                           // the witness was asked last
   MonoTime witness_heard_ = Now();             // it was, or the start
   std::string witness_seat_;                   // the leader by the witness's newest record
+  bool witness_refuses_ = false;               // its newest answer
   std::string witness_why_;                    // why the witness refused last
   std::string last_refusal_;                   // why the other coordinator did not vote
   bool written_ = true;                        // the record is in the file

@@ -216,11 +216,17 @@ Status Leadership::failure() const {
 // ---- The follower ------------------------------------------------------------------
 
 Status Leadership::Follow(const std::shared_ptr<ChangeSink>& sink, const std::string& seat,
-                          const History& logged) {
+                          uint64_t term, const History& logged) {
   const std::lock_guard lock(mutex_);
   if (!failure_.ok()) return LeadsNoMore();
   if (sink_ != nullptr) {
     return absl::FailedPreconditionError("this coordinator has a standby already");
+  }
+  // It was elected meanwhile, or has elected somebody, and follows no older term.
+  if (term > term_) {
+    seat_.OnNewerTerm(term);
+    CarryLocked();
+    return Unavailable("this coordinator has term {}, and its standby knows term {}", term_, term);
   }
   if (!seat_.MayFeed(seat, logged)) {
     shrink_asked_ = Now();

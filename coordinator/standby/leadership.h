@@ -108,10 +108,11 @@ class Leadership : public Replicator {
 
   // ---- The follower's stream
   // From now on `sink` gets every change, the one under way first. The changes before that are in
-  // the store. `seat`: the follower's id. `logged`: its newest change. kFailedPrecondition: another
-  // follower is there. kUnavailable: the follower lacks changes that it had, so this coordinator
-  // asks to go on alone first; it should dial again.
-  Status Follow(const std::shared_ptr<ChangeSink>& sink, const std::string& seat,
+  // the store. `seat`: the follower's id. `term`: the greatest that it knows. `logged`: its newest
+  // change. kFailedPrecondition: another follower is there. kUnavailable: the follower lacks
+  // changes that it had, so this coordinator asks to go on alone first; or it knows a newer term,
+  // so this coordinator leads no more. It should dial again.
+  Status Follow(const std::shared_ptr<ChangeSink>& sink, const std::string& seat, uint64_t term,
                 const History& logged);
   // Whether the follower has to give way (seat.h), and whether it is in sync.
   bool NeedsWay() const;

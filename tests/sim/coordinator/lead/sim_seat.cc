@@ -292,8 +292,9 @@ void SimSeat::OnAsk(const Ask& ask) {
 void SimSeat::TakeCopy(const Copy& copy) {
   if (copy.term < seat_->record().term || seat_->leads() || !todo_.empty() || busy_) return;
   const History newest = copy.log.empty() ? History() : copy.log.back().history;
-  // A copy that is older than what came behind it is a late one.
-  if (IsBehind(newest, seat_->logged())) return;
+  // A copy that is older than what came behind it is a late one. Changes of older terms do not
+  // matter: the leader may have lost them with its machine before they were on its disk.
+  if (seat_->logged().term >= copy.term && IsBehind(newest, seat_->logged())) return;
   if (copy.term > seat_->record().term) seat_->OnNewerTerm(copy.term);
   TakeEffects();
   // Handing those out may have begun what the copy would cut off.

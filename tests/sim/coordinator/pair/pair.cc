@@ -274,7 +274,10 @@ bool Pair::HasAll(Place place) {
   return (seat.acts() && seat.sure()) || MayLead(seat);
 }
 
+// A seat that gave way may not have stored that yet. A follower takes no word of a witness before
+// it knows that the change that names it is committed.
 bool Pair::MayLead(PairSeat& seat) const {
+  if (!seat.HasWitness() || (seat.running() && seat.gave_way())) return false;
   const std::vector<std::string>& own = seat.disk().record.in_sync;
   const auto there = [&](const std::vector<std::string>& in_sync) {
     return std::ranges::find(in_sync, seat.name()) != in_sync.end();

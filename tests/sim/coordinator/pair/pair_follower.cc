@@ -22,6 +22,7 @@ void PairSeat::Follow() {
   witness_seat_.clear();
   heard_ = LocalNow();
   asked_ = asked_other_ = dialled_at_ = witness_heard_ = MonoTime();
+  witness_refuses_ = false;
   NoteStore();
 }
 
@@ -39,8 +40,12 @@ void PairSeat::TickAsFollower() {
 
 void PairSeat::AskOther() {
   const MonoTime now = LocalNow();
-  const bool may = dialled_ && has_store_ && !reaches_witness_() && now - heard_ >= kLease &&
-                   now - witness_heard_ >= kLease && now - asked_other_ >= kFollowerPatience;
+  // The witness elects no seat that gave way. It refuses one that is not in sync, and the other
+  // seat, which is, may have given way.
+  const bool needs_it = seat_->gave_way() || witness_refuses_ ||
+                        (!reaches_witness_() && now - witness_heard_ >= kLease);
+  const bool may = dialled_ && has_store_ && needs_it && now - heard_ >= kLease &&
+                   now - asked_other_ >= kFollowerPatience;
   if (!may) return;
   asked_other_ = now;
   seat_->AskOther(NewTenure());
@@ -80,7 +85,7 @@ void PairSeat::Campaign() {
     Carry();
     if (process != process_) return;
   }
-  if (!reaches_witness_()) return;
+  if (!reaches_witness_() || !HasWitness()) return;
   if (seat_->leads()) {
     if (!elected_ && now - asked_ >= kAskAgain / 2) {
       asked_ = now;

@@ -181,6 +181,11 @@ void PairSeat::TakeFollower(const pair_message::Message& message) {
       to_other_({.stream = message.stream, .number = 1, .body = pair_message::Bye()});
       return;
     }
+    if (hello->term > seat_->record().term) {
+      pair_->Saw("a follower knows a newer term");
+      seat_->OnNewerTerm(hello->term);
+      return Carry();
+    }
     const History logged = hello->standing ? hello->standing->logged() : History();
     if (!seat_->MayFeed(hello->seat, logged)) {
       pair_->Saw("a follower has lost what it had");

@@ -238,6 +238,7 @@ void PairSeat::OnWitness(const witness::Record& record, bool hello) {
     witness_heard_ = LocalNow();
     witness_seat_ = record.seat;
     seat_->OnWitness(record);
+    if (!hello) witness_refuses_ = !seat_->leads();
     Carry();
     if (mode_ == Mode::kFollows && todo_.empty()) Campaign();
     return;

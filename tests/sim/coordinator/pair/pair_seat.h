@@ -70,6 +70,10 @@ class PairSeat {
   bool is_busy() const { return busy_ || !todo_.empty(); }
   std::string Describe() const;
 
+  bool gave_way() const { return seat_->gave_way(); }
+  // Whether its records, as far as they are applied, name a witness.
+  bool HasWitness() const;
+
  private:
   enum class Mode : uint8_t { kDown, kStarts, kFollows, kLeads };
   // A change between Secure and its commit.
@@ -97,7 +101,6 @@ class PairSeat {
   void Handle(const pair_message::Message& message);
   void OnWitness(const witness::Record& record, bool hello);
   void ServeWhenElected();
-  bool HasWitness() const;
   void StoreRecord();
   // This process ends and begins anew.
   void BeginAnew(const std::string& why);
@@ -178,6 +181,7 @@ class PairSeat {
   std::deque<UnderWay> waiting_;  // changes behind it
   std::unique_ptr<SimStore> store_;
   uint64_t built_ = 0, built_chain_ = 0;  // the newest change in store_
+  bool witness_refuses_ = false;          // it did not elect this one when asked last
   bool has_witness_ = false, introduce_ = false, witness_agrees_ = false, adopts_witness_ = false;
   bool told_sure_ = true, just_elected_ = false;
   uint64_t synced_ = 0;

@@ -24,8 +24,8 @@ TEST(RightsTest, EveryMethodHasARow) {
   v1::RunStatus control_proto;
   v1::StoreChange standby_proto;
   std::multiset<std::string> methods, rows;
-  for (const char* name :
-       {"ControlService", "WorkerService", "MemberService", "StandbyService", "WitnessService"}) {
+  for (const char* name : {"ControlService", "WorkerService", "MemberService", "StandbyService",
+                           "SeatService", "WitnessService"}) {
     const auto* service = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(
         std::string("longhaul.v1.") + name);
     ASSERT_NE(service, nullptr) << name;

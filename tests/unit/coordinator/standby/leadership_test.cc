@@ -197,8 +197,8 @@ TEST_F(LeadershipTest, ALoneCoordinatorWaitsForNobody) {
 TEST_F(LeadershipTest, WithoutAWitnessTheFollowerIsNeverInSync) {
   Start(/*with_witness=*/false);
   const auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(leadership_->Follow(sink, "b", {}).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(leadership_->Follow(std::make_shared<Sink>(), "b", {})));
+  ASSERT_TRUE(leadership_->Follow(sink, "b", 0, {}).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(leadership_->Follow(std::make_shared<Sink>(), "b", 0, {})));
   leadership_->HasAll(sink.get(), "b", "b:7070");
   EXPECT_EQ(leadership_->has_standby(), true);
   EXPECT_EQ(leadership_->record().seat.in_sync.size(), 1u);
@@ -219,7 +219,7 @@ TEST_F(LeadershipTest, AChangeWaitsForBothAndForTheWitnessesConsentAfterThat) {
   Start(/*with_witness=*/true);
   EXPECT_EQ(*Write(1), Held::kHere);
   const auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(leadership_->Follow(sink, "b", {}).ok());
+  ASSERT_TRUE(leadership_->Follow(sink, "b", 0, {}).ok());
   leadership_->Has(sink.get(), Named(1));
   leadership_->HasAll(sink.get(), "b", "b:7070");
   ASSERT_TRUE(BecomesInSync());
@@ -237,7 +237,7 @@ TEST_F(LeadershipTest, AChangeWaitsForBothAndForTheWitnessesConsentAfterThat) {
 TEST_F(LeadershipTest, WithoutBothNothingIsCommitted) {
   Start(/*with_witness=*/true);
   const auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(leadership_->Follow(sink, "b", {}).ok());
+  ASSERT_TRUE(leadership_->Follow(sink, "b", 0, {}).ok());
   leadership_->HasAll(sink.get(), "b", "b:7070");
   ASSERT_TRUE(BecomesInSync());
   there_ = false;
@@ -252,7 +252,7 @@ TEST_F(LeadershipTest, WithoutBothNothingIsCommitted) {
 TEST_F(LeadershipTest, WithADiskThatStandsStillTheWitnessHearsNoBeats) {
   Start(/*with_witness=*/true);
   const auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(leadership_->Follow(sink, "b", {}).ok());
+  ASSERT_TRUE(leadership_->Follow(sink, "b", 0, {}).ok());
   leadership_->HasAll(sink.get(), "b", "b:7070");
   ASSERT_TRUE(BecomesInSync());
   std::atomic<bool> secured = false;

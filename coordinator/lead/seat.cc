@@ -234,8 +234,13 @@ void Seat::On(const seat_message::Vote& vote) {
       !IsBehind(vote.history, logged())) {
     record_.other = vote.seat;
     GiveWay(vote.seat);
+    granted_ = Candidacy{.term = vote.term, .tenure = vote.tenure};
     // A late grant of what this seat asked for itself must find nobody.
     StepDown(vote.term);
+    voted.granted = true;
+  } else if (granted_ == Candidacy{vote.term, vote.tenure} && record_.term == vote.term &&
+             gave_way()) {
+    // The same request again. A refusal would have its sender ask for one more term.
     voted.granted = true;
   }
   voted.newest = std::max(record_.term, record_.asked);

@@ -159,9 +159,13 @@ class Seat {
   History applied() const { return applied_; }
   History logged() const { return tail_.empty() ? applied_ : tail_.back(); }
   const std::vector<History>& tail() const { return tail_; }
-  // For tests that compare states.
+  // What was asked for and what was voted for; for tests that compare states.
   std::string candidacy() const {
-    return candidate_ ? std::to_string(candidate_->term) + candidate_->tenure.value() : "";
+    std::string text;
+    for (const std::optional<Candidacy>& one : {candidate_, granted_}) {
+      text += one ? std::to_string(one->term) + one->tenure.value() + ";" : ";";
+    }
+    return text;
   }
   uint64_t ask() const { return ask_; }
   // Leader: the number up to which the follower has stored changes.
@@ -245,6 +249,7 @@ class Seat {
   bool hands_over_ = false;
   Tenure tenure_;                       // leader: its own
   std::optional<Candidacy> candidate_;  // what was asked for last
+  std::optional<Candidacy> granted_;    // the newest vote that this process gave
   bool proposed_ = false;               // the last of tail_ is this leader's, and is not committed
   uint64_t acknowledged_ = 0;
   uint64_t ask_ = 0;                   // number of the newest SetInSync

@@ -198,7 +198,8 @@ TEST_F(LeadershipTest, WithoutAWitnessTheFollowerIsNeverInSync) {
   Start(/*with_witness=*/false);
   const auto sink = std::make_shared<Sink>();
   ASSERT_TRUE(leadership_->Follow(sink, "b", 0, {}).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(leadership_->Follow(std::make_shared<Sink>(), "b", 0, {})));
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(leadership_->Follow(std::make_shared<Sink>(), "b", 0, {})));
   leadership_->HasAll(sink.get(), "b", "b:7070");
   EXPECT_EQ(leadership_->has_standby(), true);
   EXPECT_EQ(leadership_->record().seat.in_sync.size(), 1u);

@@ -107,8 +107,8 @@ class Follower {
   void CampaignLocked(MonoTime now);
   Status OnWitnessHello(const std::string& name, const witness::Record& record);
   void OnWitnessAnswer(const v1::WitnessSays::Answer& answer);
-  // Whether it is time to ask the other coordinator, which does not lead either: no witness is
-  // there.
+  // Whether it is time to ask the other coordinator for its vote: nobody leads, and the witness is
+  // away or does not elect this one.
   bool MayAskOther() const;
   // Asks the other coordinator for its vote, and waits for the answer. On the Loop thread.
   void AskOther();

@@ -8,7 +8,7 @@ namespace {
 
 // How long a user waits for an answer before the call is made elsewhere.
 constexpr absl::Duration kCallLimit = absl::Seconds(10);
-// By then everything that a coordinator has said has arrived.
+// How long messages of a coordinator that has ended may still be on their way.
 constexpr absl::Duration kLastWords = absl::Seconds(5);
 
 }  // namespace

@@ -27,7 +27,7 @@ class Pair {
   void Begin();
   // The coordinator that leads in the newest term. It may not run.
   SimCoordinator& leader() { return seats_[newest_]->shell(); }
-  // That coordinator runs, and is sure that it leads.
+  // Whether leader() runs, and is sure that it leads.
   bool IsLed() const { return seats_[newest_]->sure() && !seats_[newest_]->IsFrozen(); }
   // A worker dials coordinator 0 or 1. Null: it does not answer.
   std::shared_ptr<Connection> Dial(size_t worker, size_t at, Connection::WorkerEnd end);

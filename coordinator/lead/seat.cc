@@ -281,8 +281,8 @@ void Seat::On(const seat_message::Rows& rows) {
       const auto same = std::ranges::find(rows.rows, applied_);
       if (same == rows.rows.end()) {
         // A late repetition of rows that are applied needs no answer.
-        const uint64_t last = rows.rows.empty() ? rows.before.number : rows.rows.back().number;
-        if (rows.before.term <= applied_.term && last <= applied_.number) return;
+        const History& last = rows.rows.empty() ? rows.before : rows.rows.back();
+        if (last.term <= applied_.term && last.number <= applied_.number) return;
         Emit(effect::Say{seat_message::Lacks{.term = rows.term,
                                              .tenure = rows.tenure,
                                              .seat = record_.seat,

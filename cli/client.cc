@@ -126,9 +126,8 @@ void Client::Dial() {
   const Access::Connection dialled = opened_->Dial();
   generation_ = dialled.generation;
   channel_ = dialled.channel;
-  stub_ = v1::ControlService::NewStub(channel_);
-  members_ = v1::MemberService::NewStub(channel_);
-  seats_ = v1::SeatService::NewStub(channel_);
+  stubs_ = {v1::ControlService::NewStub(channel_), v1::MemberService::NewStub(channel_),
+            v1::SeatService::NewStub(channel_)};
 }
 
 Status Client::Reach() {
@@ -140,7 +139,7 @@ Status Client::Reach() {
     context.set_deadline(absl::ToChronoTime(absl::Now() + kReachLimit));
     const Interrupt::Scope scope(interrupt_, [&context] { context.TryCancel(); });
     v1::InfoReply reply;
-    const grpc::Status status = stub_->Info(&context, v1::InfoRequest(), &reply);
+    const grpc::Status status = stub().Info(&context, v1::InfoRequest(), &reply);
     if (interrupt_.fired()) return absl::CancelledError("interrupted");
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       return Unavailable("no answer from {} within {}", address,

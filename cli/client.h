@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -91,7 +92,7 @@ class Client {
   std::string address() const { return opened_->address(); }  // of the current coordinator
   bool alone() const { return opened_->alone(); }             // whether there is one address
   // The current coordinator's stub. Use it only inside Call.
-  v1::ControlService::Stub& stub() { return *stub_; }
+  v1::ControlService::Stub& stub() { return *StubFor<v1::ControlService::Stub>(); }
   Interrupt& interrupt() { return interrupt_; }
 
   // Waits until the connection is up, at most `limit`. Call it before you retry a failed call: gRPC
@@ -107,14 +108,14 @@ class Client {
   Status Call(absl::Duration limit,
               const std::function<grpc::Status(grpc::ClientContext& context)>& call);
 
-  // auto runs = client.Get(&v1::ControlService::Stub::ListRuns, v1::ListRunsRequest());
-  template <class Request, class Reply>
-  StatusOr<Reply> Get(grpc::Status (v1::ControlService::Stub::*method)(grpc::ClientContext*,
-                                                                       const Request&, Reply*),
+  // Calls a method of one of the services of a coordinator:
+  //   auto runs = client.Get(&v1::ControlService::Stub::ListRuns, v1::ListRunsRequest());
+  template <class Stub, class Request, class Reply>
+  StatusOr<Reply> Get(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
                       const Request& request, absl::Duration limit = absl::Seconds(30)) {
     Reply reply;
     LH_RETURN_IF_ERROR(Call(limit, [&](grpc::ClientContext& context) {
-      return (stub_.get()->*method)(&context, request, &reply);
+      return (StubFor<Stub>()->*method)(&context, request, &reply);
     }));
     return reply;
   }
@@ -125,30 +126,6 @@ class Client {
     return Get(&v1::ControlService::Stub::GetRun, request);
   }
 
-  // The same as Get above, for a method of the members' service.
-  template <class Request, class Reply>
-  StatusOr<Reply> Get(grpc::Status (v1::MemberService::Stub::*method)(grpc::ClientContext*,
-                                                                      const Request&, Reply*),
-                      const Request& request, absl::Duration limit = absl::Seconds(30)) {
-    Reply reply;
-    LH_RETURN_IF_ERROR(Call(limit, [&](grpc::ClientContext& context) {
-      return (members_.get()->*method)(&context, request, &reply);
-    }));
-    return reply;
-  }
-
-  // The same, for a method of the service of coordinators as seats.
-  template <class Request, class Reply>
-  StatusOr<Reply> Get(grpc::Status (v1::SeatService::Stub::*method)(grpc::ClientContext*,
-                                                                    const Request&, Reply*),
-                      const Request& request, absl::Duration limit = absl::Seconds(30)) {
-    Reply reply;
-    LH_RETURN_IF_ERROR(Call(limit, [&](grpc::ClientContext& context) {
-      return (seats_.get()->*method)(&context, request, &reply);
-    }));
-    return reply;
-  }
-
   // Passes every message of a stream to `each`, until `each` returns false or the stream ends.
   // Returns OK in both cases, else an error as Call does. There is no time limit. `each` runs on
   // the calling thread.
@@ -157,7 +134,7 @@ class Client {
                   grpc::ClientContext*, const Request&),
               const Request& request, const std::function<bool(const Reply&)>& each) {
     return Call(absl::InfiniteDuration(), [&](grpc::ClientContext& context) {
-      auto reader = (stub_.get()->*method)(&context, request);
+      auto reader = (StubFor<v1::ControlService::Stub>()->*method)(&context, request);
       Reply reply;
       while (reader->Read(&reply)) {
         if (each(reply)) continue;
@@ -180,15 +157,21 @@ class Client {
   static Status Explain(const CoordinatorAccess& access, const std::string& address,
                         const grpc::Status& status, absl::Duration limit);
 
+  template <class Stub>
+  Stub* StubFor() const {
+    return std::get<std::unique_ptr<Stub>>(stubs_).get();
+  }
+
   CoordinatorAccess access_;
   std::shared_ptr<Access> opened_;
   Interrupt& interrupt_;
   bool reached_ = false;  // the current coordinator serves, or is the only one
   uint64_t generation_ = 0;
   std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::ControlService::Stub> stub_;
-  std::unique_ptr<v1::MemberService::Stub> members_;
-  std::unique_ptr<v1::SeatService::Stub> seats_;
+  // Of the coordinator that was reached last.
+  std::tuple<std::unique_ptr<v1::ControlService::Stub>, std::unique_ptr<v1::MemberService::Stub>,
+             std::unique_ptr<v1::SeatService::Stub>>
+      stubs_;
 };
 
 }  // namespace longhaul::cli

@@ -80,12 +80,16 @@ Status Follower::OnWitnessHello(const std::string& name, const witness::Record& 
                        options_.peer, name);
   }
   const std::lock_guard lock(mutex_);
+  TakeWitnessRecordLocked(record);
+  CampaignLocked(Now());
+  return absl::OkStatus();
+}
+
+void Follower::TakeWitnessRecordLocked(const witness::Record& record) {
   witness_heard_ = Now();
   witness_seat_ = record.seat;
   seat_.OnWitness(record);
   CarryLocked();
-  CampaignLocked(Now());
-  return absl::OkStatus();
 }
 
 void Follower::OnWitnessAnswer(const v1::WitnessSays::Answer& answer) {
@@ -94,10 +98,7 @@ void Follower::OnWitnessAnswer(const v1::WitnessSays::Answer& answer) {
   const StatusOr<VotingWitness> voting = ReadVoting(options_.state_dir);
   if (!voting.ok() || voting->id != record.id) return;
   const std::lock_guard lock(mutex_);
-  witness_heard_ = Now();
-  witness_seat_ = record.seat;
-  seat_.OnWitness(record);
-  CarryLocked();
+  TakeWitnessRecordLocked(record);
   witness_refuses_ = !answer.granted();
   if (!answer.granted() && witness_why_ != answer.why()) {
     witness_why_ = answer.why();

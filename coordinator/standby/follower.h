@@ -107,6 +107,7 @@ class Follower {
   void CampaignLocked(MonoTime now);
   Status OnWitnessHello(const std::string& name, const witness::Record& record);
   void OnWitnessAnswer(const v1::WitnessSays::Answer& answer);
+  void TakeWitnessRecordLocked(const witness::Record& record);
   // Whether it is time to ask the other coordinator for its vote: nobody leads, and the witness is
   // away or does not elect this one.
   bool MayAskOther() const;

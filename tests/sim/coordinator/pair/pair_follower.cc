@@ -168,26 +168,17 @@ void PairSeat::TakeBegin(const pair_message::Begin& begin) {
     return SayLogged();
   }
   has_store_ = false;
-  busy_ = true;
-  OnDisk(
-      [this, begin] {
-        busy_ = false;
-        pair_->Saw("a whole copy");
-        timeline().Note("{} takes a copy of {} changes", name(), begin.copy->size());
-        disk_.log = *begin.copy;
-        disk_.applied = disk_.log.size();
-        disk_.SyncAll();
-        if (!disk_.log.empty()) pair_->lead.checker.Applied(name(), disk_.log.back());
-        has_store_ = true;
-        NoteStore();
-        SayLogged();
-        HandleInbox();
-      },
-      [this] {
-        busy_ = false;
-        EndStream();
-        HandleInbox();
-      });
+  Write([this, begin] {
+    pair_->Saw("a whole copy");
+    timeline().Note("{} takes a copy of {} changes", name(), begin.copy->size());
+    disk_.log = *begin.copy;
+    disk_.applied = disk_.log.size();
+    disk_.SyncAll();
+    if (!disk_.log.empty()) pair_->lead.checker.Applied(name(), disk_.log.back());
+    has_store_ = true;
+    NoteStore();
+    SayLogged();
+  });
 }
 
 void PairSeat::TakeChange(const pair_message::Change& message) {
@@ -213,28 +204,30 @@ void PairSeat::TakeChange(const pair_message::Change& message) {
     case Fit::kNext:
       break;
   }
+  Write([this, history, important = change->important] {
+    if (history.number <= disk_.applied) {
+      pair_->world->Violate("{} forgets change {}, and has applied {}", name(), history.number,
+                            disk_.applied);
+    }
+    disk_.log.resize(history.number - 1);
+    disk_.log.push_back({history, important});
+    disk_.SyncAll();
+    ApplyUpTo(committed_);
+    verified_ = std::max(verified_, history.number);
+    NoteStore();
+    SayLogged();
+  });
+}
+
+void PairSeat::Write(std::function<void()> written) {
   busy_ = true;
-  OnDisk(
-      [this, history, important = change->important] {
-        busy_ = false;
-        if (history.number <= disk_.applied) {
-          pair_->world->Violate("{} forgets change {}, and has applied {}", name(), history.number,
-                                disk_.applied);
-        }
-        disk_.log.resize(history.number - 1);
-        disk_.log.push_back({history, important});
-        disk_.SyncAll();
-        ApplyUpTo(committed_);
-        verified_ = std::max(verified_, history.number);
-        NoteStore();
-        SayLogged();
-        HandleInbox();
-      },
-      [this] {
-        busy_ = false;
-        EndStream();
-        HandleInbox();
-      });
+  const auto end = [this](const std::function<void()>& then) {
+    busy_ = false;
+    then();
+    HandleInbox();
+  };
+  OnDisk([end, written = std::move(written)] { end(written); },
+         [this, end] { end([this] { EndStream(); }); });
 }
 
 void PairSeat::Apply() {
@@ -242,20 +235,11 @@ void PairSeat::Apply() {
     NoteStore();
     return SayLogged();
   }
-  busy_ = true;
-  OnDisk(
-      [this] {
-        busy_ = false;
-        ApplyUpTo(committed_);
-        NoteStore();
-        SayLogged();
-        HandleInbox();
-      },
-      [this] {
-        busy_ = false;
-        EndStream();
-        HandleInbox();
-      });
+  Write([this] {
+    ApplyUpTo(committed_);
+    NoteStore();
+    SayLogged();
+  });
 }
 
 void PairSeat::ApplyUpTo(uint64_t committed) {

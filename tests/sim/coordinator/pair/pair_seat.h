@@ -116,6 +116,9 @@ class PairSeat {
   void TakeStream(const pair_message::Message& message);
   void TakeBegin(const pair_message::Begin& begin);
   void TakeChange(const pair_message::Change& change);
+  // Writes to the disk, and takes no message before `written` was called. A full disk ends the
+  // stream instead.
+  void Write(std::function<void()> written);
   void Apply();
   void ApplyUpTo(uint64_t committed);
   void NoteStore();

@@ -168,7 +168,7 @@ class Client {
   bool reached_ = false;  // the current coordinator serves, or is the only one
   uint64_t generation_ = 0;
   std::shared_ptr<grpc::Channel> channel_;
-  // Of the coordinator that was reached last.
+  // They call the coordinator that was reached last.
   std::tuple<std::unique_ptr<v1::ControlService::Stub>, std::unique_ptr<v1::MemberService::Stub>,
              std::unique_ptr<v1::SeatService::Stub>>
       stubs_;

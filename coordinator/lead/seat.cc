@@ -164,6 +164,16 @@ void Seat::RemindWitness() {
   }
 }
 
+witness::Introduce Seat::Introduction() const {
+  return {witness::Record{.id = "",
+                          .term = record_.term,
+                          .tenure = tenure_,
+                          .seat = record_.seat,
+                          .in_sync = record_.in_sync,
+                          .ask = 0,
+                          .seen = 0}};
+}
+
 // ---- What others say ---------------------------------------------------------------
 
 void Seat::OnWitness(const witness::Record& record) {

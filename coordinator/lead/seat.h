@@ -191,6 +191,8 @@ class Seat {
   bool Grow(const std::string& other);
   // Tells the witness again who leads, and who is in sync.
   void RemindWitness();
+  // Returns what a witness that has no record yet is told: who leads, and who is in sync.
+  witness::Introduce Introduction() const;
   // A new connection of the follower: what was said on the one before counts no longer.
   void ForgetFollower() { acknowledged_ = 0; }
   // Whether the follower `seat`, whose newest change is `logged`, may get what it lacks. False: it

@@ -154,6 +154,7 @@ class Leadership : public Replicator {
         seat_(std::move(seat)) {}
   void Loop();
   void TickLocked(MonoTime now);
+  static Status LeadsNoMore();
   // Carries out the seat's effects. Returns what it says to the other seat.
   std::optional<SeatMessage> CarryLocked();
   Status WriteLocked();

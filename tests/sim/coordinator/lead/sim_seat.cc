@@ -175,13 +175,7 @@ void SimSeat::TickAsLeader() {
   }
   if (acts_) {
     // Only a leader whose term has begun knows what is committed.
-    to_witness_(witness::Introduce{witness::Record{.id = "",
-                                                   .term = seat_->record().term,
-                                                   .tenure = seat_->tenure(),
-                                                   .seat = name(),
-                                                   .in_sync = seat_->record().in_sync,
-                                                   .ask = 0,
-                                                   .seen = 0}});
+    to_witness_(seat_->Introduction());
   }
   // The newest change again, as a beat.
   SendRows(std::max<uint64_t>(1, disk_.applied) - 1);

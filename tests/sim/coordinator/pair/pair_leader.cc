@@ -143,13 +143,7 @@ void PairSeat::Beat() {
   if (stalls && seat_->in_sync_of_two()) return;
   witness_asked_ = now;
   if (introduce_) {
-    to_witness_(witness::Introduce{witness::Record{.id = "",
-                                                   .term = seat_->record().term,
-                                                   .tenure = seat_->tenure(),
-                                                   .seat = name(),
-                                                   .in_sync = seat_->record().in_sync,
-                                                   .ask = 0,
-                                                   .seen = 0}});
+    to_witness_(seat_->Introduction());
     return;
   }
   const uint64_t process = process_;

@@ -120,8 +120,12 @@ void Seat::CommitIfRipe() {
 void Seat::Shrink() {
   if (!leads_ || alone()) return;
   waits_for_ = ++ask_;
+  AskToBeAlone();
+}
+
+void Seat::AskToBeAlone() {
   Emit(effect::AskWitness{witness::SetInSync{
-      .term = record_.term, .tenure = tenure_, .in_sync = {record_.seat}, .ask = ask_}});
+      .term = record_.term, .tenure = tenure_, .in_sync = {record_.seat}, .ask = *waits_for_}});
 }
 
 bool Seat::Grow(const std::string& other) {
@@ -143,7 +147,12 @@ bool Seat::MayFeed(const std::string& seat, const History& logged) {
   const bool counts = std::ranges::find(record_.in_sync, seat) != record_.in_sync.end();
   if (counts && !IsBehind(logged, applied_)) return true;
   acknowledged_ = 0;
-  if (!shrinks()) Shrink();
+  // The same request again, because it may have been lost. A new one each time would have no end.
+  if (shrinks()) {
+    AskToBeAlone();
+  } else {
+    Shrink();
+  }
   return false;
 }
 

@@ -235,6 +235,7 @@ class Seat {
   void BecomeLeader(uint64_t term, Tenure tenure, std::vector<std::string> in_sync,
                     std::string voter);
   void GiveWay(const std::string& seat);
+  void AskToBeAlone();
   void CommitIfRipe();
   void StepDown(uint64_t term);
   void On(const seat_message::Vote& vote);

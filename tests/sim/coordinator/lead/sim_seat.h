@@ -46,6 +46,7 @@ class SimSeat {
 
   bool running() const { return seat_ != nullptr; }
   // Leads, and its term's change is committed.
+  bool is_busy() const { return busy_; }  // its disk has not answered yet
   bool acts() const { return running() && acts_; }
   bool sure() const;
   const Seat& seat() const { return *seat_; }

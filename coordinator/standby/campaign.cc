@@ -38,30 +38,25 @@ void Follower::WatchLoop() {
 }
 
 void Follower::CampaignLocked(MonoTime now) {
-  // A full disk may have refused the record that says that it leads.
-  if (seat_.leads() && !written_ && now - asked_ >= kAskAgain) {
-    asked_ = now;
-    WriteLocked();
-    CarryLocked();
-  }
   const bool has_witness = port_ != nullptr && port_->witness().open();
-  // The witness elected it, and went before it agreed that this coordinator is alone. The other one
-  // may elect it, too, but not one that leads.
-  if (seat_.leads() && !seat_.alone() && !has_witness && now - witness_heard_ >= options_.lease) {
-    seat_.OnNewerTerm(seat_.record().term + 1);
-    CarryLocked();
-  }
-  if (!has_witness) return;
   if (seat_.leads()) {
-    if (!alone_ && now - asked_ >= kAskAgain / 2) {
-      asked_ = now;
-      seat_.Shrink();
+    // The witness elected it, and went before it agreed that this coordinator is alone. The other
+    // one may elect it, too, but not one that leads.
+    if (!seat_.alone() && !has_witness && now - witness_heard_ >= options_.lease) {
+      seat_.OnNewerTerm(seat_.record().term + 1);
       CarryLocked();
+      return;
     }
+    if (alone_ || now - asked_ < kAskAgain / 2) return;
+    asked_ = now;
+    // A full disk may have refused the record that says that it leads.
+    if (!written_) WriteLocked();
+    if (has_witness) seat_.Shrink();
+    CarryLocked();
     return;
   }
   // Also a witness that had no record when it came: the leader may have introduced it since.
-  if (!has_store_) return;
+  if (!has_witness || !has_store_) return;
   // The seat that led last need not wait for the end of its own lease. But a person may have forced
   // the other one to lead, of which the witness does not know.
   const bool led_last = witness_seat_ == seat_.record().seat && !follows_ && dialled_;

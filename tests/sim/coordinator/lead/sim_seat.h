@@ -45,8 +45,9 @@ class SimSeat {
   void Receive(ToSeat message);
 
   bool running() const { return seat_ != nullptr; }
+  // It takes no message, because it stands still or its disk has not answered yet.
+  bool is_busy() const { return busy_ || IsFrozen(); }
   // Leads, and its term's change is committed.
-  bool is_busy() const { return busy_; }  // its disk has not answered yet
   bool acts() const { return running() && acts_; }
   bool sure() const;
   const Seat& seat() const { return *seat_; }

@@ -17,7 +17,7 @@ namespace {
 
 // From the end of all faults until somebody must have stored a client's change.
 constexpr absl::Duration kHealLimit = absl::Seconds(90);
-// A disk stalls no longer.
+// No disk stalls and no process stands still for longer.
 constexpr absl::Duration kLongestStall = absl::Seconds(60);
 constexpr absl::Duration kChaosEvery = absl::Milliseconds(100);
 
@@ -219,7 +219,7 @@ class Simulation {
     if (!all && away == kW) witness_.Freeze(absl::Hours(10));
     if (!all && away != kW) {
       seats_[away]->Crash(/*power=*/false);
-      // Messages that it has sent may still arrive, behind a write to a disk that stalls.
+      // Messages that it has sent may still arrive, and wait for whoever takes none now.
       RunUntil(kLongestStall, [&] { return !seats_[away == kA ? kB : kA]->is_busy(); });
       RunUntil(absl::Seconds(16), [] { return false; });
       if (!IsInSync(*seats_[away == kA ? kB : kA], witness_.file())) seats_[away]->Heal();

@@ -235,13 +235,21 @@ void Pair::End() {
 void Pair::StayAway(Place place) {
   world_->timeline.Note("{} stays away", seats_[place]->name());
   seats_[place]->Crash(/*power=*/false);
-  // Its last words may still change who is in sync.
-  world_->timeline.After(kLastWords, [this, place] {
-    if (MayLead(*seats_[place == kA ? kB : kA])) return;
+  AwaitLastWords(place);
+}
+
+// Last words of a coordinator that has ended may still change who is in sync, also those that wait
+// until the other one takes messages again.
+void Pair::AwaitLastWords(Place place) {
+  PairSeat& other = *seats_[place == kA ? kB : kA];
+  const bool waits = other.is_busy();
+  pair_.Blame(world_->timeline.now() + kLastWords);
+  world_->timeline.After(kLastWords, [this, place, waits, &other] {
+    if (waits) return AwaitLastWords(place);
+    if (MayLead(other)) return;
     world_->timeline.Note("{} is needed", seats_[place]->name());
     seats_[place]->Heal();
   });
-  pair_.Blame(world_->timeline.now() + kLastWords);
 }
 
 // Somebody puts back an older image of a coordinator's disk. The witness notices where it has heard

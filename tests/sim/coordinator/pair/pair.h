@@ -55,6 +55,7 @@ class Pair {
   void TroubleNetwork();
   void TroubleImage(Place place);
   void StayAway(Place place);
+  void AwaitLastWords(Place place);
   // Whether a coordinator has every committed change, and can come to lead.
   bool HasAll(Place place);
   // Whether the witness would elect it, and it would ask.

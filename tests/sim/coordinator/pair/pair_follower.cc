@@ -69,32 +69,24 @@ void PairSeat::OnVote(const seat_message::Vote& vote) {
 
 void PairSeat::Campaign() {
   const MonoTime now = LocalNow();
-  // A full disk may have refused the record that says that it leads.
-  if (seat_->leads() && !written_ && now - asked_ >= kAskAgain) {
-    asked_ = now;
-    const uint64_t process = process_;
-    StoreRecord();
-    if (process == process_) Carry();
-    return;
-  }
-  // The witness elected it, and went before it agreed that this one is alone.
-  if (seat_->leads() && !seat_->alone() && !reaches_witness_() && now - witness_heard_ >= kLease) {
-    pair_->Saw("an elected follower gives up");
-    const uint64_t process = process_;
-    seat_->OnNewerTerm(seat_->record().term + 1);
-    Carry();
-    if (process != process_) return;
-  }
-  if (!reaches_witness_() || !HasWitness()) return;
+  const bool has_witness = reaches_witness_() && HasWitness();
   if (seat_->leads()) {
-    if (!elected_ && now - asked_ >= kAskAgain / 2) {
-      asked_ = now;
-      seat_->Shrink();
-      Carry();
+    const uint64_t process = process_;
+    // The witness elected it, and went before it agreed that this one is alone.
+    if (!seat_->alone() && !reaches_witness_() && now - witness_heard_ >= kLease) {
+      pair_->Saw("an elected follower gives up");
+      seat_->OnNewerTerm(seat_->record().term + 1);
+      return Carry();
     }
-    return;
+    if (elected_ || now - asked_ < kAskAgain / 2) return;
+    asked_ = now;
+    // A full disk may have refused the record that says that it leads.
+    if (!written_) StoreRecord();
+    if (process != process_) return;
+    if (has_witness) seat_->Shrink();
+    return Carry();
   }
-  if (!has_store_) return;
+  if (!has_witness || !has_store_) return;
   const bool led_last = witness_seat_ == seat_->record().seat && !follows_ && dialled_;
   if (!led_last && now - heard_ < kLease) return;
   if (now - asked_ < kAskAgain) return;

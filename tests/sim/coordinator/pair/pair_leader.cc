@@ -78,22 +78,24 @@ bool PairSeat::sure() const {
 void PairSeat::TickAsLeader() {
   const MonoTime now = LocalNow();
   const uint64_t process = process_;
+  // The thread waits for the disk, and nobody hears of what is not stored.
+  const auto waits = [&] { return process != process_ || !todo_.empty(); };
   if (under_way_ && under_way_->committing && now - under_way_->secured_at >= kWatchdog &&
       seat_->in_sync_of_two()) {
     pair_->Saw("the watchdog ends a leader whose disk stalls");
     return BeginAnew("its disk does not answer");
   }
   LookAtChange();
-  if (process != process_ || !acts()) return;
+  if (waits() || !acts()) return;
   // A witness that was never heard may have an empty record.
   const bool may_grow = has_witness_ && witness_heard_ != MonoTime() && !introduce_;
   if (live_ && may_grow && !seat_->in_sync_of_two() && seat_->Grow(follower_->seat)) {
     pair_->Saw("both in sync");
     Carry();
-    if (process != process_) return;
+    if (waits()) return;
   }
   if (has_witness_ && now - witness_asked_ >= kWitnessBeat) Beat();
-  if (process != process_) return;
+  if (waits()) return;
   if (std::exchange(adopts_witness_, false) && !has_witness_) {
     Write({}, /*sets_witness=*/true, [this] {
       timeline().Note("the witness counts from now on");

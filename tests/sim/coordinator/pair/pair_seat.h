@@ -67,7 +67,8 @@ class PairSeat {
   uint64_t process() const { return process_; }
   // Its process knows that the witness counts, and has taken its connection.
   bool takes_witness() const { return takes_witness_; }
-  bool is_busy() const { return busy_ || !todo_.empty(); }
+  // It takes no message, because it stands still or its disk has not answered yet.
+  bool is_busy() const { return busy_ || !todo_.empty() || IsFrozen(); }
   std::string Describe() const;
 
   bool gave_way() const { return seat_->gave_way(); }

@@ -214,6 +214,9 @@ std::optional<SeatMessage> Follower::CarryLocked() {
 void Follower::WriteLocked() {
   record_.seat = seat_.record();
   if (seat_.gave_way()) record_.role = LeaderRole::kStandby;
+  // If this process ends before it serves, the next one leads by this record: the other coordinator
+  // may have given way, and the records here need not name the witness yet.
+  if (seat_.leads() && seat_.alone()) record_.role = LeaderRole::kCoordinator;
   const Status status = WriteLeadership(options_.state_dir, record_);
   written_ = status.ok();
   if (!status.ok()) LogError("{}", Message(status));

@@ -325,6 +325,9 @@ void PairSeat::StoreRecord() {
   if (dies && random().Chance(0.5)) return Crash(/*power=*/random().Chance(0.3));
   disk_.record = seat_->record();
   if (mode_ == Mode::kLeads) disk_.led = seat_->leads();
+  if (mode_ == Mode::kFollows && seat_->gave_way()) disk_.led = false;
+  // It leads by this record if its process ends before it serves.
+  if (mode_ == Mode::kFollows && seat_->leads() && seat_->alone()) disk_.led = true;
   written_ = true;
   if (dies) Crash(/*power=*/random().Chance(0.3));
 }

@@ -3,23 +3,29 @@
 links, one after the other in one run. Needs root, for network namespaces, and a Python that has torch.
 
   tests/bench/e2e/peers.py build/release/bin --rates 10mbit,unlimited
-  tests/bench/e2e/peers.py build/release/bin --device cuda --dtype bf16 --stages 8 --layers 48 \\
-      --hidden 1600 --context 1024 --vocabulary 50257 --microbatches 32 --lr 1e-4 \\
-      --rates 100mbit,500mbit
+  tests/bench/e2e/peers.py build/release/bin --device cuda --dtype bf16 --stages 4 --layers 48 \\
+      --hidden 1600 --heads 25 --context 1024 --vocabulary 50257 --microbatches 32 --lr 1e-4 \\
+      --rates 100mbit,500mbit --csv rows.csv
 
 Starts a cluster of real daemons. The peer's ranks (peer_rank.py) run in the workers' network
-namespaces, rank i where longhaul has stage i and on its GPU, with the split of longhaul's plan: GPipe
-and 1F1B, over Gloo with --device cpu, with --device cuda over NCCL's sockets, no other way between
-them. Where there are fewer GPUs than stages the workers get them in turn, evenly or not, torch's ranks
-and longhaul's stages alike, and the table says how many share one. NCCL takes such ranks because each
-has a host id of its own; a rank that waits for another runs a kernel meanwhile, with which the ranks
-beside it share the GPU's time. Both systems send fp32 over the boundaries except where a codec says
-otherwise, neither clips gradients, and bytes are what the links' queues count. Rendezvous and control
-go another way for both.
-Losses begin alike and fall alike but are not equal: parameters and samples are drawn differently.
+namespaces, rank i where longhaul has stage i and on its GPU, with the split of longhaul's plan, over Gloo
+with --device cpu, with --device cuda over NCCL's sockets, no other way between them. Peers are schedules
+of torch.distributed.pipelining with bf16 boundaries: gpipe, 1f1b, interleaved (1F1B with two stages a
+rank) and zero-bubble (likewise); 1f1b-int8 sends codes of 8 bits and a scale a token, made by plain PyTorch
+(peer_boundary.py); 1f1b-fp32 sends fp32. A rank's layers of the split are divided between its two stages.
+longhaul runs with the pairs of codecs of --codecs.
+
+Each stage needs a GPU of its own. --share-gpus lets stages have them in turn, torch's ranks and longhaul's
+stages alike, and the table says how many share one: a rank of NCCL that waits runs a kernel meanwhile, with
+which the ranks beside it share the GPU's time, so that says little of either.
+Neither system clips gradients, and bytes are what the links' queues count. Rendezvous and control go
+another way for both. Losses begin alike and fall alike but are not equal: parameters and samples are drawn
+differently.
 
 --rates, --peers and --codecs choose what runs, all of it on one cluster (--peers "" or --codecs "": none).
---json is written anew after each run, so that what a signal or a failure cuts off keeps what was measured.
+All of that is repeated --repeats times in turn. A row is the median of all counted steps of all repeats,
+with the middle half. --json and --csv are written anew after each run, so that what a signal or a failure
+cuts off keeps what was measured; --csv has each step.
 
 Exit codes: 0; 1 where something failed or losses did not fall alike; 77 (skipped) where there is no
 root or no torch.
@@ -27,7 +33,9 @@ root or no torch.
 import argparse
 import collections
 import contextlib
+import csv
 import glob
+import io
 import json
 import os
 import pathlib
@@ -40,16 +48,25 @@ import tempfile
 import time
 
 import needs
-from cluster import CODECS, LONGEST_RUN_S, Cluster, Failed, call
+from cluster import CODEC_PAIRS, LONGEST_RUN_S, Cluster, Failed, call
 from report import Table, spread, write
 from with_torch import SKIPPED, versions_of
 
 RANK = pathlib.Path(__file__).resolve().parent / "peer_rank.py"
-SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
+# Peer: how the table names it, its schedule and what its stages send each other.
+PEERS = {"gpipe": ("GPipe, bf16", "gpipe", "bf16"), "1f1b": ("1F1B, bf16", "1f1b", "bf16"),
+         "interleaved": ("interleaved 1F1B, bf16", "interleaved", "bf16"),
+         "zero-bubble": ("zero bubble, bf16", "zero-bubble", "bf16"),
+         "1f1b-int8": ("1F1B, int8", "1f1b", "int8"), "1f1b-fp32": ("1F1B, fp32", "1f1b", "fp32")}
+DEFAULT_PEERS = ("gpipe", "1f1b", "interleaved", "zero-bubble", "1f1b-int8")
+CODECS = {**CODEC_PAIRS, "bf16": {"links.forward": "bf16", "links.backward": "bf16"},
+          "fast": {"links": "fast"}}
+DEFAULT_CODECS = ("bf16", "default", "fast")
 PORT = 29500  # of the rendezvous, in the first rank's namespace
 OPTIMIZER = {"lr": 1e-3, "betas": [0.9, 0.95], "epsilon": 1e-8, "weight_decay": 0.1}
 # Each loss must fall by this share of the largest fall; seeds and codecs make less of a difference in a few steps.
 LEAST_FALL_SHARE = 0.5
+LEAST_STEPS, LEAST_REPEATS = 5, 3
 
 # NCCL takes ranks of one machine for neighbours, whatever their namespaces; here nothing but the
 # namespaces' interfaces may join them.
@@ -78,7 +95,8 @@ def parse():
             ("--stages", 4, ""), ("--layers", 4, ""), ("--hidden", 256, "channels of a boundary"),
             ("--context", 256, "tokens of a sequence"), ("--microbatches", 16, "a step"),
             ("--microbatch-size", 1, "sequences"), ("--vocabulary", 256, "rows of embedding and head"),
-            ("--threads", 1, "of a stage, on the CPU"), ("--steps", 3, "that count"),
+            ("--threads", 1, "of a stage, on the CPU"), ("--steps", 5, "that count"),
+            ("--repeats", 3, "of everything"),
             ("--warm-up", 1, "steps that do not count, at least 1: links open")):
         parser.add_argument(flag, type=int, default=default,
                             help=f"{what} (default %(default)s)".strip())
@@ -95,15 +113,18 @@ def parse():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rates", type=lambda text: text.split(","), default=["10mbit", "unlimited"],
                         help="of every interface, each way (default 10mbit,unlimited)")
-    parser.add_argument("--peers", type=names(SCHEDULES), default=list(SCHEDULES),
-                        help="schedules (default gpipe,1f1b)")
-    parser.add_argument("--codecs", type=names(CODECS), default=list(CODECS),
-                        help="of longhaul's runs (default none,paper,default)")
+    parser.add_argument("--share-gpus", action="store_true",
+                        help="stages may share GPUs; else each has one of its own")
+    parser.add_argument("--peers", type=names(PEERS), default=list(DEFAULT_PEERS),
+                        help=f"of {','.join(PEERS)} (default {','.join(DEFAULT_PEERS)})")
+    parser.add_argument("--codecs", type=names(CODECS), default=list(DEFAULT_CODECS),
+                        help=f"of longhaul's runs, of {','.join(CODECS)} (default {','.join(DEFAULT_CODECS)})")
     parser.add_argument("--python", default=sys.executable, help="one that has torch (default: this)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all of it there")
+    parser.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="write each counted step there")
     arguments = parser.parse_args()
-    if arguments.stages < 2 or arguments.warm_up < 1 or arguments.steps < 1:
-        parser.error("expected --stages of at least 2, --warm-up and --steps of at least 1")
+    if arguments.stages < 2 or min(arguments.warm_up, arguments.steps, arguments.repeats) < 1:
+        parser.error("expected --stages of at least 2, --warm-up, --steps and --repeats of at least 1")
     return arguments
 
 
@@ -224,35 +245,42 @@ class Comparison:
         split = split_of(json.loads(self.cluster.cli(
             "plan", self.run_file, "--json", "--set", "links.measure=true", "--set",
             "links.forward=none", "--set", "links.backward=none", timeout=LONGEST_RUN_S)))
-        peers = [self._measure(rate, "torch", SCHEDULES[schedule],
-                               lambda: self._train_peer(schedule, split))
-                 for schedule in self.arguments.peers]
-        for row in peers:
-            self._show(row)
-        for codec in self.arguments.codecs:
-            self._show(self._measure(rate, "longhaul", codec,
-                                     lambda: self._train_longhaul(codec)))
+        first = len(self.measurements)
+        try:
+            for _ in range(self.arguments.repeats):
+                for peer in self.arguments.peers:
+                    name, schedule, boundary = PEERS[peer]
+                    self._measure(rate, "torch", name,
+                                  lambda: self._train_peer(schedule, boundary, split))
+                for codec in self.arguments.codecs:
+                    self._measure(rate, "longhaul", codec, lambda: self._train_longhaul(codec))
+        finally:
+            for row in self.measurements[first:]:
+                self._show(row)
 
     def _measure(self, rate, who, setting, train):
         """`train` gives seconds and losses of all steps, and the split."""
         before = uplinks(self.cluster)
         seconds, losses, split = train()
         after, spec = uplinks(self.cluster), self.spec["train"]
-        counted = seconds[self.arguments.warm_up:]
-        median = statistics.median(counted)
+        row = next((row for row in self.measurements
+                    if (row["rate"], row["who"], row["setting"]) == (rate, who, setting)), None)
+        if row is None:
+            row = {"rate": rate, "who": who, "setting": setting, "seconds_of_repeats": [], "losses": losses,
+                   "split": split}
+            self.measurements.append(row)
+        row["seconds_of_repeats"].append(seconds[self.arguments.warm_up:])
+        row["seconds"] = [step for repeat in row["seconds_of_repeats"] for step in repeat]
+        row["median_seconds"] = statistics.median(row["seconds"])
         tokens = (spec["microbatches"] * spec["microbatch_size"] * self.spec["model"]["context"])
-        row = {"rate": rate, "who": who, "setting": setting, "seconds": counted,
-               "median_seconds": median, "tokens_per_second": tokens / median,
-               "uplink_bytes_per_step": {name: (after[name] - before[name]) / spec["steps"]
-                                         for name in after},
-               "losses": losses, "split": split}
-        self.measurements.append(row)
+        row["tokens_per_second"] = tokens / row["median_seconds"]
+        row["uplink_bytes_per_step"] = {name: (after[name] - before[name]) / spec["steps"]
+                                        for name in after}
         self.save(complete=False)
-        return row
 
-    def _train_peer(self, schedule, split):
+    def _train_peer(self, schedule, boundary, split):
         spec = self.spec["train"]
-        job = {"schedule": schedule, "model": self.spec["model"],
+        job = {"schedule": schedule, "boundary": boundary, "model": self.spec["model"],
                "split": [layers for _, layers in split],
                **{key: spec[key] for key in ("microbatches", "microbatch_size", "dtype", "steps",
                                              "seed", "optimizer")},
@@ -282,6 +310,8 @@ class Comparison:
 
     def save(self, complete):
         """`complete`: no run is missing."""
+        if self.arguments.csv:
+            write(self.arguments.csv, self._rows())
         if not self.arguments.json:
             return
         write(self.arguments.json, json.dumps({
@@ -290,6 +320,25 @@ class Comparison:
             "run_file": self.spec, "complete": complete, "objections": list(self.objections()),
             "measurements": [{**row, "ratio_to_best_peer": self._ratio(row)}
                              for row in self.measurements]}, indent=1) + "\n")
+
+    def _rows(self):
+        """CSV: each counted step."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["rate", "who", "setting", "stages", "gpus", "repeat", "step", "seconds",
+                         "tokens_a_step", "busiest_uplink_mb"])
+        spec = self.spec["train"]
+        tokens = spec["microbatches"] * spec["microbatch_size"] * self.spec["model"]["context"]
+        for row in self.measurements:
+            uplink = row["uplink_bytes_per_step"]
+            for repeat, steps in enumerate(row["seconds_of_repeats"], 1):
+                for step, seconds in enumerate(steps, self.arguments.warm_up + 1):
+                    writer.writerow([
+                        row["rate"], row["who"], row["setting"], self.arguments.stages,
+                        len(self.sharing["stages_of_gpu"]) if self.sharing else 0, repeat, step,
+                        f"{seconds:.6g}", tokens,
+                        f"{max(uplink.values()) / 1e6:.3f}" if uplink else ""])
+        return text.getvalue()
 
     def objections(self):
         """Sentences: what makes the comparison worth less."""
@@ -321,8 +370,8 @@ def table_of(spec, arguments, sharing):
     return Table(
         f"{model}; {arguments.stages} stages, {arguments.microbatches} microbatches of "
         f"{arguments.microbatch_size}, {arguments.dtype} on {arguments.device}; seconds a step, median "
-        f"(middle half) of {arguments.steps} after {arguments.warm_up}; MB: on the busiest uplink, a step "
-        "(links that are not shaped count nothing); ratio: of speed, to the best peer at that rate"
+        f"(middle half) of {arguments.repeats} times {arguments.steps} after {arguments.warm_up}; MB: on the "
+        "busiest uplink, a step (links that are not shaped count nothing); ratio: of speed, to the best peer at that rate"
         + (f"\n{sharing['sentence']}" if sharing else ""),
         ["rate", "who", "schedule/codecs", "step s", "tokens/s", "MB", "ratio", "loss"])
 
@@ -346,6 +395,8 @@ def compare(arguments, versions):
     print(f"{versions['longhaul']}, torch {versions['torch']}")
     for objection in objections:
         print(f"Note: {objection}")
+    if arguments.steps < LEAST_STEPS or arguments.repeats < LEAST_REPEATS:
+        print(f"Note: a trial; what is published has at least {LEAST_STEPS} steps and {LEAST_REPEATS} repeats")
     comparison.save(complete=True)
     return not objections
 
@@ -367,6 +418,10 @@ def installed(arguments):
     if arguments.device == "cuda" and not versions["gpus"]:
         raise Failed("--device cuda: expected a GPU, torch sees none; look at nvidia-smi, or take "
                      "--device cpu")
+    if arguments.device == "cuda" and len(versions["gpus"]) < arguments.stages and not arguments.share_gpus:
+        raise Failed(f"--stages {arguments.stages}: expected a GPU for each, got {len(versions['gpus'])}; take "
+                     "fewer stages, or --share-gpus where a comparison in which ranks wait for each other's "
+                     "kernels is good enough")
     return {"longhaul": call([arguments.programs / "longhaul", "--version"]).strip(), **versions}
 
 

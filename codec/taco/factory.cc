@@ -28,21 +28,10 @@ class TacoCodec final : public FixedSizeCodec {
   Params params_;
 };
 
-bool ParseFormat(const std::string& text, Format* format) {
-  for (const Format one : {Format::kE4m3, Format::kE5m2, Format::kInt8}) {
-    if (text != ToString(one)) continue;
-    *format = one;
-    return true;
-  }
-  return false;
-}
-
 StatusOr<CodecPtr> Parse(const CodecText& text) {
   Params params;
   for (const auto& [key, value] : text.parameters) {
-    const bool right = key == "format" ? ParseFormat(value, &params.format)
-                                       : ParseUnsigned(value, &params.block) && Possible(params);
-    if (!right) return OutOfRange(text, key);
+    if (!SetParameter(key, value, &params)) return OutOfRange(text, key);
   }
   return Create(params);
 }

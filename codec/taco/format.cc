@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "codec/codec_string.h"
 #include "codec/tile.h"
 
 namespace longhaul::codec::taco {
@@ -36,6 +37,21 @@ bool Possible(const Params& params) {
   return params.format >= Format::kE4m3 && params.format <= Format::kInt8 &&
          params.block >= kMinBlock && params.block <= kMaxBlock &&
          std::has_single_bit(params.block);
+}
+
+bool SetParameter(std::string_view key, std::string_view value, Params* params) {
+  Params changed = *params;
+  if (key == "format") {
+    changed.format = Format{0};
+    for (const Format one : {Format::kE4m3, Format::kE5m2, Format::kInt8}) {
+      if (value == ToString(one)) changed.format = one;
+    }
+  } else if (key != "block" || !ParseUnsigned(value, &changed.block)) {
+    return false;
+  }
+  if (!Possible(changed)) return false;
+  *params = changed;
+  return true;
 }
 
 CodecParameters ToHeader(const Params& params) {

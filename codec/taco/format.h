@@ -81,5 +81,8 @@ CodecParameters ToHeader(const Params& params);
 StatusOr<Params> FromHeader(const CodecParameters& parameters);
 // Returns whether codec strings and headers may have these values.
 bool Possible(const Params& params);
+// Sets the parameter that codec strings call `key`. False, and *params unchanged, for an unknown
+// key or a value out of range.
+bool SetParameter(std::string_view key, std::string_view value, Params* params);
 
 }  // namespace longhaul::codec::taco

@@ -35,7 +35,9 @@ Value ChosenCodecs();      // links.chosen
 Value WorkerExceptions();  // links.workers
 Value CodecTimes();        // replay.codec_times
 Value TopologyMap();       // topology
-// group.collective: one of `collectives`, which sets group.forward and group.backward at once.
-Value BothWays(const std::vector<GroupCollective>& collectives);
+// group.forward, group.backward (group_collective.h), and group.collective, which sets both.
+Value Forward();
+Value Backward();
+Value BothWays();
 
 }  // namespace longhaul::config

@@ -22,8 +22,6 @@ Value LayerTime(At at) {
 }
 
 std::vector<Key> PipelineRows() {
-  const std::vector collectives = {GroupCollective::kNone, GroupCollective::kTaco,
-                                   GroupCollective::kZip, GroupCollective::kAuto};
   return {
       {"pipeline.stages", WholeOrAuto(LH_AT(pipeline.stages), 1, 4096), kNothing,
        "Pipeline stages; auto: one for each connected worker, at most one for each layer"},
@@ -80,13 +78,14 @@ std::vector<Key> PipelineRows() {
        "Sequence parallelism: between split matrices each rank has its part of the tokens"},
       {"group.p", Real(LH_AT(group.shared_channels), {.least = 0, .most = 1}), kAll,
        "Share of the hidden channels that ranks sum; the others are each rank's own"},
-      {"group.collective", BothWays(collectives), kTiming | kStage,
+      {"group.collective", BothWays(), kTiming | kStage,
        "Says group.forward and group.backward at once"},
-      {"group.forward", Choice(LH_AT(group.forward), collectives), kTiming | kStage,
-       "What compresses the sums of forward: taco, 8-bit codes; zip, without loss; auto, none or "
-       "zip, whichever is faster"},
-      {"group.backward", Choice(LH_AT(group.backward), collectives), kTiming | kStage,
-       "What compresses the sums of backward"},
+      {"group.forward", Forward(), kTiming | kStage,
+       "What compresses the sums of forward: taco, 8-bit codes of a format (e4m3, e5m2, int8) with "
+       "a "
+       "scale for each block (32 to 512 numbers), such as taco:format=int8,block=128; zip, without "
+       "loss; auto, none or zip, whichever is faster"},
+      {"group.backward", Backward(), kTiming | kStage, "What compresses the sums of backward"},
       {"transport", ChoiceOrAuto(LH_AT(transport), ListeningTransports()), kNothing,
        "Transport of links between workers; auto: for each link the first of ucx, tcp and grpc "
        "that both workers have and by which one reaches the other"},
@@ -209,7 +208,8 @@ std::vector<Key> ReplayRows() {
       {"replay",
        OptionalSection(LH_AT(replay)),
        kTiming | kStage,
-       "Compute is replaced by sleeping for times that were measured elsewhere; nothing is learned",
+       "Compute is replaced by sleeping for times that were measured elsewhere, in a group by all "
+       "ranks together; nothing is learned",
        {.applies = [](const RunSpec& spec) { return spec.replay.has_value(); }}},
       {"replay.source",
        Text(LH_REPLAY(source), "a text that says what was measured where", CheckSource, kQuoted),

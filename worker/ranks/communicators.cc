@@ -12,6 +12,7 @@
 #include "base/cuda/device.h"
 #include "base/log.h"
 #include "run/boundary/boundary_shape.h"
+#include "transport/collective/exact/factory.h"
 #include "transport/collective/host/factory.h"
 #include "transport/collective/mapped/factory.h"
 #include "transport/collective/nccl/factory.h"
@@ -75,6 +76,15 @@ StatusOr<bool> AreLinked(const cuda::Device& device, const std::vector<DeviceNam
   return true;
 }
 
+// NCCL rounds bf16 at every hop of a ring. Ranks with channels of their own need sums in fp32
+// (CAAT-Net, Section 4); two ranks have them, because NCCL then adds once.
+StatusOr<std::shared_ptr<Communicator>> OverNccl(const Making& making) {
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> nccl,
+                      collective::nccl::Create(making.member, *making.device, {}, making.deadline));
+  if (making.options.group.shared_channels == 1 || nccl->size() == 2) return nccl;
+  return collective::exact::Create(std::move(nccl), making.device, {});
+}
+
 StatusOr<std::shared_ptr<Communicator>> Exact(const Making& making, GroupPath path) {
   if (making.device == nullptr) {
     return collective::host::Create(making.member, {}, making.deadline);
@@ -83,7 +93,7 @@ StatusOr<std::shared_ptr<Communicator>> Exact(const Making& making, GroupPath pa
   const uint32_t ranks = making.member->place().size;
   const bool best_is_nccl = linked || ranks > collective::mapped::kMostRanks;
   if (path == GroupPath::kNccl || (path == GroupPath::kBest && best_is_nccl)) {
-    return collective::nccl::Create(making.member, *making.device, {}, making.deadline);
+    return OverNccl(making);
   }
   if (making.member->place().rank == 0 && !linked) {
     LogInfo("the {} GPUs of a group have no direct links: they exchange through host memory",
@@ -101,13 +111,15 @@ StatusOr<std::shared_ptr<Communicator>> Zipped(Making* making, const RankCommuni
 }
 
 // Over `made->exact`, for one direction.
-StatusOr<std::shared_ptr<Communicator>> For(GroupCollective what, Making* making,
+StatusOr<std::shared_ptr<Communicator>> For(const GroupCompression& compression, Making* making,
                                             RankCommunicators* made) {
   // Only the device needs to know how long its blobs are.
   const bool waits = made->exact->blobs() == nullptr;
-  switch (what) {
+  switch (compression.what) {
     case GroupCollective::kTaco:
-      return collective::taco::Create(made->exact, making->device, {});
+      return collective::taco::Create(
+          made->exact, making->device,
+          {.format = compression.taco.format, .block = compression.taco.block});
     case GroupCollective::kZip:
       made->recordable = made->recordable && !waits;
       return Zipped(making, *made);

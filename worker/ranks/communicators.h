@@ -1,6 +1,8 @@
 // Chooses the collectives of a tensor-parallel group, that is, the code by which its ranks sum and
 // gather tensors. GPUs with peer access (NVLink, PCIe) use NCCL. GPUs without peer access use rings
 // in host memory (transport/collective/mapped), or NCCL if the group is too large for these rings.
+// If the ranks have channels of their own (p < 1), more than two ranks of NCCL sum in fp32
+// (transport/collective/exact); all other collectives here always do.
 // Ranks on the CPU use Unix sockets. Compressing collectives, if the run file asks for them, work
 // on top of the collectives above.
 #pragma once

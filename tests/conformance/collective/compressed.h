@@ -45,7 +45,8 @@ inline Compression Taco(std::string name, const taco::Options& options, double e
           }};
 }
 
-// `pieces`: also those that cut tensors into pieces, which they do on devices alone.
+// `pieces`: also those that cut tensors into pieces, which they do on devices alone, and the other
+// formats of taco, which taco_formats_test has in host memory.
 inline std::vector<Compression> Compressions(bool pieces) {
   // The suite's numbers have exponents that zip's windows do not hold, so a bounded exchange needs
   // room for every escape.
@@ -57,6 +58,8 @@ inline std::vector<Compression> Compressions(bool pieces) {
   if (pieces) {
     all.push_back(Zip("zip_in_pieces", {.piece_elements = 5000}));
     all.push_back(Taco("taco_in_pieces", {.piece_elements = 5000}, 0.2));
+    all.push_back(Taco("taco_int8_64", {.format = taco::Format::kInt8, .block = 64}, 0.2));
+    all.push_back(Taco("taco_e5m2", {.format = taco::Format::kE5m2}, 0.4));
   }
   return all;
 }

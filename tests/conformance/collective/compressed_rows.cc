@@ -1,4 +1,5 @@
-// zip and taco over the host's collectives, and a switcher of the host's and zip.
+// zip and taco over the host's collectives, a switcher of the host's and zip, and sums in fp32 over
+// collectives that round at every hop.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -6,7 +7,9 @@
 
 #include "tests/conformance/collective/compressed.h"
 #include "tests/conformance/collective/group.h"
+#include "tests/conformance/collective/rounds_at_hops.h"
 #include "transport/collective/engine/over.h"
+#include "transport/collective/exact/factory.h"
 #include "transport/collective/host/factory.h"
 #include "transport/collective/switcher/factory.h"
 
@@ -119,6 +122,19 @@ const std::vector<Backend>& Backends() {
                host::Create(std::move(member), {.call_limit = settings.call_limit}, deadline));
            return zip::Create(std::make_shared<WithBlobs>(std::move(below)), nullptr,
                               {.call_limit = settings.call_limit});
+         }});
+    rows->push_back(
+        {.name = "exact_over_hops",
+         .max_ranks = 4,
+         .names_mismatches = false,
+         .memory = [](uint32_t) { return NewHostMemory(); },
+         .create = [](std::shared_ptr<Member> member, Memory&, const RankSettings& settings,
+                      Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
+           LH_ASSIGN_OR_RETURN(
+               std::shared_ptr<Communicator> below,
+               host::Create(std::move(member), {.call_limit = settings.call_limit}, deadline));
+           return exact::Create(std::make_shared<RoundsAtHops>(std::move(below)), nullptr,
+                                {.call_limit = settings.call_limit});
          }});
     rows->push_back({.name = "switcher_over_host",
                      .max_ranks = 4,

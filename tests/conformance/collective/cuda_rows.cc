@@ -9,6 +9,7 @@
 #include "base/cuda/stream.h"
 #include "tests/conformance/collective/compressed.h"
 #include "tests/conformance/collective/group.h"
+#include "transport/collective/exact/factory.h"
 #include "transport/collective/mapped/factory.h"
 #include "transport/collective/nccl/factory.h"
 #include "transport/collective/switcher/factory.h"
@@ -126,6 +127,15 @@ const std::vector<Backend>& Backends() {
       rows->push_back(std::move(row));
     }
     rows->insert(rows->begin(), std::move(nccl));
+    rows->push_back(Row("exact_over_nccl"));
+    rows->back().create = [](std::shared_ptr<Member> member, Memory& memory,
+                             const RankSettings& settings,
+                             Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
+      const cuda::Device& device = static_cast<CudaMemory&>(memory).device();
+      LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> below,
+                          nccl::Create(std::move(member), device, {}, deadline));
+      return exact::Create(std::move(below), &device, {.call_limit = settings.call_limit});
+    };
     rows->push_back(MappedRow("mapped"));
     rows->back().create = [](std::shared_ptr<Member> member, Memory& memory, const RankSettings&,
                              Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {

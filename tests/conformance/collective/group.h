@@ -13,14 +13,17 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "tests/support/quiet.h"
 #include "transport/collective/communicator.h"
 #include "transport/collective/member.h"
 
 namespace longhaul::collective {
 
 inline constexpr absl::Duration kPatience = absl::Seconds(60);
-// What the interface promises for the end of a group, two seconds, and what a busy machine adds.
-inline constexpr absl::Duration kEndLimit = absl::Seconds(30);
+// A group ends within two seconds.
+inline absl::Duration EndLimit() {
+  return testing::QuietLimit(absl::Seconds(2), absl::Seconds(30));
+}
 
 // The memory that a rank's calls take, and its queue. One thread.
 class Memory {

@@ -45,7 +45,7 @@ class KilledRankTest : public CollectiveTest {
     for (uint32_t rank = 0; rank < size(); ++rank) {
       if (rank == victim) continue;
       EXPECT_EQ(ranks_[rank]->WaitForExit(Deadline::After(kPatience)), 0);
-      EXPECT_LE(Now() - killed, kEndLimit);
+      EXPECT_LE(Now() - killed, EndLimit());
       EXPECT_THAT(ranks_[rank]->standard_output(),
                   HasSubstr(fmt::format("ABORTED: rank {} was lost: its process {}", victim,
                                         ranks_[victim]->pid())));

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,11 +42,17 @@ Piece PieceAt(const Parts& parts, uint32_t ranks, uint64_t elements, uint64_t nu
   return piece;
 }
 
+// With the options, unless they are the usual ones.
+std::string NameOf(const Options& options) {
+  const codec::taco::Params params{options.format, options.block};
+  return params == codec::taco::Params() ? "taco" : codec::taco::CodecString(params);
+}
+
 class TacoCommunicator final : public CommunicatorOver {
  public:
   TacoCommunicator(std::shared_ptr<Communicator> below, const Options& options,
                    std::unique_ptr<Engine> engine, std::unique_ptr<Coder> coder, Pipeline pipeline)
-      : CommunicatorOver("taco", std::move(below), options.call_limit),
+      : CommunicatorOver(NameOf(options), std::move(below), options.call_limit),
         options_(options),
         engine_(std::move(engine)),
         coder_(std::move(coder)),

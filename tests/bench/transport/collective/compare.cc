@@ -91,6 +91,7 @@ Promise PromiseOf(const Variant& variant, Op op, const Options& options) {
   }
   if (variant.kind == Variant::Kind::kTaco && op != Op::kAllToAll) return Promise::kLossy;
   if (variant.kind == Variant::Kind::kZip && options.dtype == Dtype::kBf16) return Promise::kBits;
+  if (variant.kind == Variant::Kind::kExact) return Promise::kBits;
   // NCCL chooses the order of its sums, and rounds on the way.
   return sums && options.cuda ? Promise::kRounded : Promise::kBits;
 }

@@ -95,8 +95,8 @@ void AddRest(CLI::App& app, Flags* flags) {
   app.add_flag("--processes", o.processes, "Ranks are processes, not threads of one");
   app.add_option(
          "--variants", flags->variants,
-         "What is measured in every round, in this order: native, mapped (through host memory "
-         "that GPUs map), zip, taco, switcher, with options "
+         "What is measured in every round, in this order: native, exact (sums in fp32), mapped "
+         "(through host memory that GPUs map), zip, taco, switcher, with options "
          "(zip:exchange=static|sizes|bounded,piece=4Mi,room=0.05,over=native|mapped; "
          "taco:format=e4m3|e5m2|int8,block=256,piece=4Mi,over=native|mapped; "
          "switcher:with=zip+taco,margin=0.05). A second native shows what differences mean "

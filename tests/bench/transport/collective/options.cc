@@ -148,6 +148,8 @@ StatusOr<Variant> StartVariant(const std::string& part) {
   } else if (variant.text == "mapped") {
     variant.kind = Variant::Kind::kNative;
     variant.mapped = true;
+  } else if (variant.text == "exact") {
+    variant.kind = Variant::Kind::kExact;
   } else if (variant.text == "zip") {
     variant.kind = Variant::Kind::kZip;
   } else if (variant.text == "taco") {
@@ -156,8 +158,8 @@ StatusOr<Variant> StartVariant(const std::string& part) {
     variant.kind = Variant::Kind::kSwitcher;
     variant.with = {{.text = "zip", .kind = Variant::Kind::kZip}};
   } else {
-    return Invalid(
-        fmt::format("expected native, mapped, zip, taco or switcher, got '{}'", variant.text));
+    return Invalid(fmt::format("expected native, exact, mapped, zip, taco or switcher, got '{}'",
+                               variant.text));
   }
   if (colon != std::string::npos) {
     LH_RETURN_IF_ERROR(SetPair(&variant, part.substr(colon + 1)));

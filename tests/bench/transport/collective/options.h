@@ -14,10 +14,10 @@
 
 namespace longhaul::collective::bench {
 
-// "native", "mapped", "zip:exchange=bounded,piece=4Mi", "taco:format=int8,over=mapped",
+// "native", "exact", "mapped", "zip:exchange=bounded,piece=4Mi", "taco:format=int8,over=mapped",
 // "switcher:with=zip+taco".
 struct Variant {
-  enum class Kind : uint8_t { kNative, kZip, kTaco, kSwitcher };
+  enum class Kind : uint8_t { kNative, kExact, kZip, kTaco, kSwitcher };
   std::string text;  // a second one of the same text has "#2" after it
   Kind kind = Kind::kNative;
   zip::Options zip;

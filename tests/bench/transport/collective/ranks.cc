@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/unique_fd.h"
+#include "transport/collective/exact/factory.h"
 #include "transport/collective/host/factory.h"
 #include "transport/collective/mapped/factory.h"
 #include "transport/collective/nccl/factory.h"
@@ -90,6 +91,8 @@ StatusOr<std::shared_ptr<Communicator>> Make(const Maker& maker, const Variant& 
   switch (variant.kind) {
     case Variant::Kind::kNative:
       return below;
+    case Variant::Kind::kExact:
+      return exact::Create(below, place.device(), {});
     case Variant::Kind::kZip:
       return zip::Create(below, place.device(), variant.zip);
     case Variant::Kind::kTaco:

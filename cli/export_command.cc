@@ -149,7 +149,10 @@ StatusOr<exporting::ExportOrder> OrderOf(Client& client, const ExportOptions& op
       .type = ParseType(options.type), .merged = options.merged, .base = options.base};
   LH_ASSIGN_OR_RETURN(order.spec, ParseRunSpec(assignment.run_yaml(), "run.yaml", {}));
   order.vocabulary = assignment.data().vocabulary();
-  LH_RETURN_IF_ERROR(exporting::CheckExportable(order.spec, options.run));
+  for (const auto format : {exporting::ExportFormat::kOwn, exporting::ExportFormat::kEither}) {
+    if (options.format == exporting::ToString(format)) order.format = format;
+  }
+  LH_RETURN_IF_ERROR(exporting::CheckExportable(order.spec, order.format, options.run));
   return order;
 }
 
@@ -247,6 +250,13 @@ void AddExportCommand(Program& program) {
                    "Type of the numbers: fp32, bf16, fp16, or auto: of each tensor that of the "
                    "weights that the run began with, fp32 without such and of adapters")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
+  command
+      ->add_option("--format", options->format,
+                   "huggingface: as transformers loads it. longhaul: for a run with group.p below "
+                   "1, whose model transformers does not have; `longhaul generate` and model.from "
+                   "read it. auto: the one of these that the run can have")
+      ->check(CLI::IsMember({"huggingface", "longhaul", "auto"}))
+      ->capture_default_str();
   command
       ->add_option("--base", options->base,
                    "Name of the adapted model in adapter_config.json; default: the name that the "

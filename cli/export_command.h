@@ -1,5 +1,5 @@
-// `longhaul export`: writes a checkpoint as a folder that the Python package transformers loads, on
-// this machine, on a hub, or in S3 or Google Cloud Storage.
+// `longhaul export`: writes a checkpoint as a folder that the Python package transformers loads, or
+// as one of longhaul's, on this machine, on a hub, or in S3 or Google Cloud Storage.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,9 @@ struct ExportOptions {
   // "fp32", "bf16", "fp16", or "auto": each tensor has the type that it had in the weights with
   // which the run began; fp32 if it began with none, and for adapters.
   std::string type = "auto";
+  // Which folder (run/exporting/export_run.h): "huggingface", "longhaul", or "auto": the one that
+  // such a run can have.
+  std::string format = "huggingface";
   // For a run with LoRA. True: exports the whole model with the adapters merged in. False: exports
   // only the adapters.
   bool merged = false;

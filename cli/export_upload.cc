@@ -17,7 +17,7 @@ namespace {
 
 // Whoever finds a model's description finds its tensors, so these go last.
 int Rank(const std::string& name) {
-  if (name == "config.json" || name == "adapter_config.json") return 3;
+  if (name == "config.json" || name == "adapter_config.json" || name == "longhaul.json") return 3;
   if (name.ends_with(".index.json")) return 2;
   return name.ends_with(".safetensors") ? 0 : 1;
 }

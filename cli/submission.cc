@@ -266,7 +266,9 @@ StatusOr<Submission> Read(const std::string& text, const std::string& file,
     }
     LH_ASSIGN_OR_RETURN(const published::Config config,
                         published::ParseConfig(submission.weights->config_json, "config.json"));
-    return FoundModel{.model = config.model};
+    return FoundModel{.model = config.model,
+                      .ranks = config.ranks.count,
+                      .shared_channels = config.ranks.shared_channels};
   };
   std::string of_adapters;  // their folder
   const FindAdapters find_adapters = [&](const std::string& from,

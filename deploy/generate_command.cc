@@ -40,7 +40,8 @@ StatusOr<int> Generate(Invocation& invocation, const GenerateOptions& options) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
   std::string folder = options.from;
-  const bool is_run = !fs::exists(fs::path(folder) / "config.json", error);
+  const bool is_run = !fs::exists(fs::path(folder) / "config.json", error) &&
+                      !fs::exists(fs::path(folder) / "longhaul.json", error);
   if (!options.prompt && (!is_run || options.step > 0)) return NoPrompt(invocation);
   if (is_run && options.step == 0) {
     LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
@@ -64,6 +65,7 @@ StatusOr<int> Generate(Invocation& invocation, const GenerateOptions& options) {
                                               .step = options.step,
                                               .out = folder,
                                               .type = "auto",
+                                              .format = "auto",
                                               .merged = true})
                            .status());
   }
@@ -98,7 +100,8 @@ void AddGenerateCommand(Program& program) {
       Generate);
   command
       ->add_option("FROM", options->from,
-                   "A folder with config.json, safetensors and tokenizer.json; else a run's id or "
+                   "A folder with config.json or longhaul.json, safetensors and tokenizer.json; "
+                   "else a run's id or "
                    "name: while it trains, its pipeline writes the text between two steps, else "
                    "its checkpoint comes to this machine")
       ->required();

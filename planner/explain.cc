@@ -95,6 +95,12 @@ std::string Groups(const PlanRequest& request, const Plan& plan) {
                        " A block's {} experts are in {} parts (group.expert): {} on each "
                        "rank.",
                        request.spec.model.experts, parts, request.spec.model.experts / parts);
+  if (request.spec.replay) {
+    return fmt::format(
+        " Ranks share each stage (group.tensor): {}.{} The times of the replay are those of all "
+        "ranks together.",
+        devices, experts);
+  }
   return fmt::format(
       " Ranks share each stage (group.tensor): {}.{} A stage's times were measured of all its "
       "ranks together.{}{}",

@@ -181,7 +181,8 @@ uint64_t SnapshotsAtATime(const RunSpec& spec) {
   return (again ? 2 : 1) + (spec.group.tensor > 1 ? 1 : 0);
 }
 
-// What Muon needs in passing.
+// What Muon needs in passing. Ranks put the matrices of which they hold parts together, one each:
+// what they send, what they get, and the whole.
 uint64_t MuonBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers) {
   if (spec.train.optimizer.kind != OptimizerKind::kMuon || layers == 0) return 0;
   uint64_t most = 0;
@@ -191,8 +192,12 @@ uint64_t MuonBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers) {
     const uint64_t stacked = parameter.split.stacked;
     const uint64_t side =
         std::min<uint64_t>(parameter.shape.rows / stacked, parameter.shape.columns);
-    most = std::max(most,
-                    4 * kFloat * parameter.shape.elements() + 2 * kFloat * stacked * side * side);
+    const bool in_parts =
+        spec.group.tensor > 1 && (parameter.split.along == model::Along::kRows ||
+                                  parameter.split.along == model::Along::kColumns);
+    const uint64_t copies = in_parts ? 7 : 4;
+    most = std::max(
+        most, copies * kFloat * parameter.shape.elements() + 2 * kFloat * stacked * side * side);
   }
   return most;
 }
@@ -239,11 +244,13 @@ OfReplicas ReplicasOf(const RunSpec& spec, uint64_t parameters, uint64_t moments
   const bool apart = spec.replicas.trains_apart();
   const uint64_t own = kFloat * PartOf(parameters, replicas), all = kFloat * parameters;
   const uint64_t residual = keeps ? all : 0;
+  // As the step began: a step that is skipped gives back what it took.
+  const uint64_t before = spec.train.on_nonfinite == OnNonfinite::kSkip && !apart ? residual : 0;
   // Gradients of others' parts, theirs of the own one, and the own part's new parameters, at most
   // in fp32.
   OfReplicas of{.shares_moments = !apart,
                 .moments = apart ? 0 : moments - PartOf(moments, replicas),
-                .numbers = 2 * own + residual,
+                .numbers = 2 * own + residual + before,
                 .messages = 3 * own * (replicas - 1),
                 .joined = spec.group.tensor > 1 ? 2 * all : 0,
                 .in_state = residual + (rounds ? own : 0)};
@@ -396,9 +403,14 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   } else {
     memory.fixed += of_loss;
   }
-  memory.per_flight += layers * PastBytes(spec, tokens, on_gpu) + MaskBytes(spec, on_gpu);
+  // Each rank has keys and values of its own heads; fewer heads than ranks are repeated.
+  const uint32_t ranks_of_heads =
+      spec.model.kv_heads == 0 ? ranks : std::min(ranks, spec.model.kv_heads);
+  memory.per_flight +=
+      layers * PartOf(PastBytes(spec, tokens, on_gpu), ranks_of_heads) + MaskBytes(spec, on_gpu);
   // Recorded passes have memory of their own for it.
-  (on_gpu ? memory.per_flight : memory.fixed) += layers * ReferencePastBytes(spec, tokens);
+  (on_gpu ? memory.per_flight : memory.fixed) +=
+      layers * PartOf(ReferencePastBytes(spec, tokens), ranks_of_heads);
   switch (spec.pipeline.recompute) {
     case Recompute::kNone:
       memory.per_flight += layers * of_block;

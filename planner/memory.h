@@ -120,8 +120,9 @@ struct StageMemory {
 //   - with replicas that update a stage together: the optimizer state of the own shard, which is
 //     then not in `fixed`, and 8 bytes for each parameter of this shard. For messages, 12 bytes for
 //     each parameter of other shards. 4 bytes a parameter where gradients leave a rest for later
-//     steps. On a GPU a copy of the values and gradients; in a group, the copies of all ranks and 8
-//     bytes a parameter, where they are put together
+//     steps, and as many again with on_nonfinite: skip, which may have to restore this rest. On a
+//     GPU a copy of the values and gradients; in a group, the copies of all ranks and 8 bytes a
+//     parameter, where they are put together
 //   - the same on a GPU without a group, where the GPU codes the exchange: all terms but the
 //     messages are in `fixed`, with several times the numbers of a bucket; there is no copy of
 //     values and gradients

@@ -56,6 +56,16 @@ Status CheckExperts(const RunSpec& spec) {
       spec.model.has_experts() ? spec.model.experts : 0, spec.group.expert);
 }
 
+// How ranks divide the tokens of a slice, where a plan tries numbers of its own.
+Status CheckTokens(const RunSpec& spec) {
+  const uint32_t tokens = spec.model.context / spec.pipeline.SlicesNow();
+  if (!spec.group.sequence || tokens % spec.group.tensor == 0) return absl::OkStatus();
+  return FailedPrecondition(
+      "group.sequence: expected a number of ranks that divides the {} tokens of a slice, got {}; "
+      "choose another number of ranks or slices, or leave sequence out",
+      tokens, spec.group.tensor);
+}
+
 class Planner {
  public:
   explicit Planner(const PlanRequest& request)
@@ -116,6 +126,7 @@ Status Planner::Check() const {
     return absl::InvalidArgumentError("train.microbatches is 0; a step needs at least one");
   }
   LH_RETURN_IF_ERROR(CheckExperts(spec_));
+  LH_RETURN_IF_ERROR(CheckTokens(spec_));
   LH_RETURN_IF_ERROR(CheckDevices(spec_, request_.workers));
   if (spec_.group.tensor == 1) return absl::OkStatus();
   for (const CandidateWorker& worker : request_.workers) {

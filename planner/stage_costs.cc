@@ -53,7 +53,8 @@ double StageCosts::Backward(const Stage& stage) const {
 
 std::optional<GroupEstimate> StageCosts::EstimateOfGroup(const Stage& stage) const {
   const v1::GroupTimes* const group = TimesOfGroup(stage.worker, spec_.group);
-  if (group == nullptr) return std::nullopt;
+  // Nobody knows what sharing the stage cost where a replay was measured.
+  if (group == nullptr || spec_.replay) return std::nullopt;
   GroupEstimate estimate{.forward_collective = group->forward_collective(),
                          .backward_collective = group->backward_collective(),
                          .sent = FromProto(group->block().sent()) * stage.layers};

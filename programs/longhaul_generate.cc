@@ -1,5 +1,6 @@
 // longhaul-generate: token ids in, token ids out, by a model in a folder as `longhaul export`
-// writes it. `longhaul generate` makes text of it. Exit codes: 0 done, 1 failed, 2 wrong usage.
+// writes it. A model whose ranks have channels of their own is computed by as many ranks, on the
+// CPU. `longhaul generate` makes text of it. Exit codes: 0 done, 1 failed, 2 wrong usage.
 //
 //   stdin   the prompt's ids, decimal, in one line; more prompts in more lines
 //   stdout  ids that follow, each in a line as soon as it is known; an empty line ends a prompt's
@@ -20,8 +21,10 @@
 #include "base/device_name.h"
 #include "base/flags/command_line.h"
 #include "run/published/weights.h"
+#include "worker/ranks/communicators.h"
 #include "worker/stage/device/torch_cuda.h"
 #include "worker/stage/generator.h"
+#include "worker/stage/group/group_generator.h"
 
 namespace longhaul {
 namespace {
@@ -44,6 +47,18 @@ StatusOr<DeviceName> OpenDevice(const std::string& text) {
   return loaded;
 }
 
+// Ranks with channels of their own share no GPU.
+StatusOr<DeviceName> DeviceFor(const published::RanksOfModel& ranks, const std::string& text) {
+  if (!ranks.have_own_channels()) return OpenDevice(text);
+  if (text == "auto") return DeviceName();
+  LH_ASSIGN_OR_RETURN(const DeviceName device, ParseDeviceName(text));
+  if (!device.cuda_index) return device;
+  return InvalidArgument(
+      "the model has {} ranks with channels of their own, which generate on the CPU; expected "
+      "--device cpu, got {}",
+      ranks.count, text);
+}
+
 // Makes generators for the texts of one model.
 class Maker {
  public:
@@ -52,7 +67,8 @@ class Maker {
     LH_ASSIGN_OR_RETURN(maker.weights_, published::ReadFolder(options.folder));
     LH_ASSIGN_OR_RETURN(const published::Config config,
                         published::ParseConfig(maker.weights_.config_json, "config.json"));
-    LH_ASSIGN_OR_RETURN(const DeviceName device, OpenDevice(options.device));
+    LH_ASSIGN_OR_RETURN(const DeviceName device, DeviceFor(config.ranks, options.device));
+    maker.ranks_ = config.ranks;
     maker.folder_ = options.folder;
     maker.wanted_ = {.model = config.model, .device = device, .threads = options.threads};
     maker.wanted_.dtype = options.dtype == "bf16" ? ComputeDtype::kBf16 : ComputeDtype::kFp32;
@@ -75,14 +91,25 @@ class Maker {
     }
     if (depends) wanted_.model.context = std::max(context, 1u);
     generator_.reset();
-    LH_ASSIGN_OR_RETURN(
-        generator_, worker::Generator::Create(
-                        wanted_, [&](const model::PlacedParameter& parameter,
-                                     std::span<float> values) { return Read(parameter, values); }));
+    LH_ASSIGN_OR_RETURN(generator_, Make());
     return generator_.get();
   }
 
  private:
+  StatusOr<std::unique_ptr<worker::Generator>> Make() const {
+    const auto read = [this](const model::PlacedParameter& parameter, std::span<float> values) {
+      return Read(parameter, values);
+    };
+    if (!ranks_.have_own_channels()) return worker::Generator::Create(wanted_, read);
+    const std::vector<DeviceName> devices(ranks_.count, wanted_.device);
+    worker::StageOptions stage = worker::StageOptionsOf(wanted_);
+    stage.ranks = devices;
+    stage.group.tensor = ranks_.count;
+    stage.group.shared_channels = ranks_.shared_channels;
+    return worker::MakeGroupGenerator(wanted_, stage.group, devices, read,
+                                      worker::CommunicatorsFor(stage));
+  }
+
   Status Read(const model::PlacedParameter& parameter, std::span<float> values) const {
     LH_ASSIGN_OR_RETURN(const published::Tensor* tensor,
                         published::TensorOf(weights_, wanted_.model, parameter));
@@ -94,6 +121,7 @@ class Maker {
 
   std::string folder_;
   published::Weights weights_;
+  published::RanksOfModel ranks_;
   worker::GeneratorOptions wanted_;
   uint32_t longest_ = 0;
   std::unique_ptr<worker::Generator> generator_;

@@ -252,8 +252,12 @@ Status WriteAdapters(const ExportOrder& order, const ModelSpec& model, ExportTyp
 Status WriteModel(const ExportOrder& order, const ModelSpec& model, ExportType type,
                   const published::Weights& weights, ShardFiles& shards, ExportSource& source,
                   const std::string& folder) {
+  const GroupSpec& group = order.spec.group;
   published::Export what{
       .model = model, .type = type, .original_config = weights.config_json, .files = weights.files};
+  if (group.shared_channels < 1) {
+    what.ranks = {.count = group.tensor, .shared_channels = group.shared_channels};
+  }
   if (!order.type) {
     what.type_of = [type, &weights, &model](const model::PlacedParameter& parameter) {
       const auto tensor = published::TensorOf(weights, model, parameter);
@@ -274,22 +278,31 @@ Status WriteModel(const ExportOrder& order, const ModelSpec& model, ExportType t
 
 }  // namespace
 
-Status CheckExportable(const RunSpec& spec, const std::string& run) {
+Status CheckExportable(const RunSpec& spec, ExportFormat format, const std::string& run) {
   if (spec.replay) {
     return FailedPrecondition("run {} is a replay: it has no parameters", run);
   }
-  if (const GroupSpec& group = spec.group; group.shared_channels < 1) {
+  const GroupSpec& group = spec.group;
+  const bool have_own = group.shared_channels < 1;
+  if (have_own && format == ExportFormat::kPublished) {
     return FailedPrecondition(
-        "{} was trained with group.p {}: its {} ranks have channels of their own, which no "
-        "published model has; export a run without group.p",
+        "{} was trained with group.p {}: its {} ranks have channels of their own, which no model "
+        "of transformers has; --format longhaul writes a folder that `longhaul generate` and "
+        "model.from read",
         run, group.shared_channels, group.tensor);
+  }
+  if (!have_own && format == ExportFormat::kOwn) {
+    return FailedPrecondition(
+        "{} has no channels of ranks' own (group.p 1), so transformers has its model; export it "
+        "with --format huggingface, which `longhaul generate` and model.from also read",
+        run);
   }
   return absl::OkStatus();
 }
 
 StatusOr<WrittenExport> WriteExport(const ExportOrder& order, ExportSource& source,
                                     const std::string& folder) {
-  LH_RETURN_IF_ERROR(CheckExportable(order.spec, order.spec.name));
+  LH_RETURN_IF_ERROR(CheckExportable(order.spec, order.format, order.spec.name));
   WrittenExport written;
   LH_ASSIGN_OR_RETURN(published::Weights weights, WeightsOf(source, order.spec, folder));
   if (order.spec.weights.sha256.empty() && !order.spec.data.sets.empty()) {

@@ -110,6 +110,16 @@ void CheckBothWays(Reader& reader) {
   }
 }
 
+// The times of a replay are those of one group.
+void CheckReplayed(const RunSpec& spec, Reader& reader) {
+  if (!spec.replay || !spec.group.is_auto()) return;
+  const std::string_view key = spec.group.tensor_auto ? kTensor : kExpert;
+  reader.Fail(reader.PlaceOf(key),
+              fmt::format("{}: a replay has the times of the group that they were measured with, "
+                          "and of no other; expected its number, got auto",
+                          key));
+}
+
 // What no number of ranks would be chosen with. What some numbers cannot do, the plan says of each.
 void CheckAuto(const GroupSpec& group, Reader& reader) {
   if (!reader.Sound({"group.p"}) || group.shared_channels == 1) return;
@@ -132,15 +142,21 @@ void CheckHidden(const RunSpec& spec, Reader& reader) {
                             spec.model.context, kTensor, group.tensor));
   }
   if (group.shared_channels == 1) return;
+  if (reader.Sound({"train.optimizer.kind"}) && spec.train.optimizer.kind == OptimizerKind::kMuon) {
+    reader.Fail(reader.PlaceOf("group.p"),
+                "group.p: muon (train.optimizer.kind) updates whole matrices, and the parts of "
+                "ranks with channels of their own are of no whole one; leave p out, or choose "
+                "adamw");
+  }
   if (group.sequence) {
     reader.Fail(reader.PlaceOf("group.p"),
                 "group.p: channels of a rank's own are those of all tokens, and with "
                 "group.sequence a rank has a part of them; leave one of the two out");
   }
-  if (!spec.weights.from.empty()) {
+  if (spec.model.lora) {
     reader.Fail(reader.PlaceOf("group.p"),
-                "group.p: a published model has no channels of ranks' own, and with model.from the "
-                "run would begin as another model; leave one of the two out");
+                "group.p: adapters of LoRA add to whole sums, and ranks with channels of their own "
+                "have parts of them; leave p or train.lora out");
   }
   if (spec.model.has_experts()) {
     reader.Fail(
@@ -171,40 +187,15 @@ void CheckHidden(const RunSpec& spec, Reader& reader) {
   }
 }
 
-// What this version has of one rank alone. `ranks`: how many there are, in words.
-void CheckSeveralRanks(const RunSpec& spec, std::string_view ranks, Reader& reader) {
-  if (reader.Sound({"train.optimizer.kind"}) && spec.train.optimizer.kind == OptimizerKind::kMuon) {
-    reader.Fail(reader.PlaceOf("train.optimizer.kind"),
-                fmt::format("train.optimizer.kind: muon needs whole matrices, and each of the {} "
-                            "ranks of a stage ({}) holds a part; choose adamw, or {} 1",
-                            ranks, kTensor, kTensor));
-  }
-  if (spec.replay) {
-    reader.Fail(reader.PlaceOf(kTensor),
-                fmt::format("{}: a replay sleeps for the times of one device a stage and has no "
-                            "ranks, got {}; leave the section group or the section replay out",
-                            kTensor, ranks));
-  }
-  if (reader.Sound({"model.tied", "pipeline.stages"}) && spec.model.TrainsTiedMatrix() &&
-      spec.pipeline.stages != 1u) {
-    reader.Fail(
-        reader.PlaceOf(kTensor),
-        fmt::format("{}: this version does not share the one matrix of embedding and head "
-                    "among {} ranks where two stages hold it; set model.tied to {}, or "
-                    "pipeline.stages or {} to 1",
-                    kTensor, ranks, spec.weights.from.empty() ? "false" : "split", kTensor));
-  }
-}
-
 }  // namespace
 
 void CheckGroup(const RunSpec& spec, Reader& reader) {
   CheckBothWays(reader);
   if (!reader.Sound({kTensor})) return;
+  CheckReplayed(spec, reader);
   if (spec.group.tensor_auto) {
     CheckAuto(spec.group, reader);
     CheckExperts(spec, reader);
-    CheckSeveralRanks(spec, "several", reader);
     return;
   }
   if (spec.group.tensor == 1) {
@@ -214,7 +205,6 @@ void CheckGroup(const RunSpec& spec, Reader& reader) {
   CheckShares(spec, reader);
   CheckExperts(spec, reader);
   CheckHidden(spec, reader);
-  CheckSeveralRanks(spec, fmt::format("{}", spec.group.tensor), reader);
 }
 
 std::vector<GroupSpec> GroupsLeftOpen(const RunSpec& spec, uint32_t most_ranks) {

@@ -84,6 +84,27 @@ std::vector<std::string> KeysThatDiffer(const ModelSpec& wanted, const ModelSpec
   return keys;
 }
 
+// Ranks with channels of their own are another model for each number of them and each share.
+void CheckRanksOfModel(const FoundModel& found, Reader& reader, const RunSpec& spec) {
+  const GroupSpec& group = spec.group;
+  if (!reader.Sound({"group.tensor", "group.p"})) return;
+  if (found.shared_channels < 1) {
+    if (group.tensor == found.ranks && group.shared_channels == found.shared_channels) return;
+    reader.Fail(reader.PlaceOf("model.from"),
+                fmt::format("model.from: the model in {} was trained by {} ranks with group.p {}, "
+                            "and is another one with group: {{ tensor: {}, p: {} }}; expected "
+                            "group: {{ tensor: {}, p: {} }}",
+                            spec.weights.from, found.ranks, found.shared_channels,
+                            group.tensor_auto ? "auto" : fmt::format("{}", group.tensor),
+                            group.shared_channels, found.ranks, found.shared_channels));
+  } else if (group.shared_channels < 1) {
+    reader.Fail(reader.PlaceOf("group.p"),
+                fmt::format("group.p: the model in {} has no channels of ranks' own, and the run "
+                            "would begin as another model; leave p or model.from out",
+                            spec.weights.from));
+  }
+}
+
 void FillFromFolder(const FindModel& find_model, Reader& reader, RunSpec* spec) {
   const std::string& from = spec->weights.from;
   const Place place = reader.PlaceOf("model.from");
@@ -98,6 +119,7 @@ void FillFromFolder(const FindModel& find_model, Reader& reader, RunSpec* spec) 
     AssumeAll("model.from", reader);
     return;
   }
+  CheckRanksOfModel(*found, reader, *spec);
   ModelSpec& model = spec->model;
   FillFrom(found->model, from, "model.from", reader, &model);
   for (const std::string& path : KeysThatDiffer(model, found->model)) {

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "base/words.h"
 #include "codec/spec.h"
+#include "run/file/group_collective.h"
 #include "run/file/topology.h"
 #include "run/file/train_spec.h"
 #include "run/kinds/link_pairs.h"
@@ -85,17 +86,6 @@ enum class CleanValidation : uint8_t {
 };
 constexpr std::string_view ToString(CleanValidation clean) {
   return WordOf(clean, {"always", "end", "never"});
-}
-
-// How the ranks of a group compress the tensors that they sum in collectives.
-enum class GroupCollective : uint8_t {
-  kNone,
-  kTaco,  // 8-bit codes
-  kZip,   // without loss, only bf16
-  kAuto,  // kNone or kZip, whichever a worker measures to be faster
-};
-constexpr std::string_view ToString(GroupCollective what) {
-  return WordOf(what, {"none", "taco", "zip", "auto"});
 }
 
 // Published weights that training begins with, instead of random ones.
@@ -225,7 +215,7 @@ struct GroupSpec {
   // Fraction of the hidden channels in which the ranks add up their partial results. In the other
   // channels each rank goes on with its own values (CAAT-Net).
   double shared_channels = 1;
-  GroupCollective forward = GroupCollective::kNone, backward = GroupCollective::kNone;
+  GroupCompression forward, backward;
 
   bool is_auto() const { return tensor_auto || expert_auto; }
   // The group with the chosen numbers in place of "auto". With one rank, all settings of the
@@ -398,6 +388,10 @@ using FindTexts = std::function<StatusOr<uint64_t>(const RunSpec& spec)>;
 // problem.
 struct FoundModel {
   ModelSpec model;  // complete; `tied` as published
+  // The ranks that trained it, where each has channels of its own: group.tensor and group.p. 1 and
+  // 1: the folder is a published model.
+  uint32_t ranks = 1;
+  double shared_channels = 1;
 };
 using FindModel = std::function<StatusOr<FoundModel>(const std::string& from)>;
 

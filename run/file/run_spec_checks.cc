@@ -73,9 +73,6 @@ std::string WhyWhole(const RunSpec& spec, Reader& reader) {
     return fmt::format("family {} balances experts over all tokens of a microbatch",
                        ToString(spec.model.family));
   }
-  if (reader.Sound({"group.tensor"}) && (spec.group.tensor > 1 || spec.group.tensor_auto)) {
-    return "ranks of a stage (group.tensor) exchange microbatches whole";
-  }
   for (const CodecPair& pair : CodecPairsOf(spec)) {
     for (const CodecSpec& codec : {pair.forward, pair.backward}) {
       if (codec.remembers_samples()) {
@@ -99,6 +96,15 @@ void CheckSlices(const RunSpec& spec, Reader& reader) {
         fmt::format("expected a number that divides model.context {}, got {}; all slices have "
                     "equally many tokens",
                     spec.model.context, *slices));
+  } else if (slices && spec.group.sequence && !spec.group.tensor_auto &&
+             reader.Sound({"model.context", "group.sequence", "group.tensor"}) &&
+             spec.model.context % spec.group.tensor == 0 &&
+             spec.model.context / *slices % spec.group.tensor != 0) {
+    fail(
+        fmt::format("with group.sequence the {} ranks of group.tensor have equally many of a "
+                    "slice's tokens, and do not divide the {} of each of {} slices; choose "
+                    "another number, or leave sequence out",
+                    spec.group.tensor, spec.model.context / *slices, *slices));
   }
 }
 
@@ -107,9 +113,6 @@ std::string WhyOneVersion(const RunSpec& spec, Reader& reader) {
   if (reader.Sound({"pipeline.replicas"}) &&
       (spec.replicas.count > 1 || spec.replicas.count_auto)) {
     return "replicas (pipeline.replicas) exchange gradients between two steps";
-  }
-  if (reader.Sound({"group.tensor"}) && (spec.group.tensor > 1 || spec.group.tensor_auto)) {
-    return "ranks of a stage (group.tensor) step it together";
   }
   if (reader.Sound({"model.family"}) && spec.model.has_experts()) {
     return fmt::format("family {} balances experts between two steps", ToString(spec.model.family));
@@ -243,7 +246,7 @@ void CheckHooks(const RunSpec& spec, Reader& reader) {
   if (spec.group.shared_channels < 1) {
     reader.Fail(reader.PlaceOf("hooks.on_checkpoint"),
                 fmt::format("hooks.on_checkpoint: expected group.p 1, got {}: ranks with channels "
-                            "of their own are no model that can be exported",
+                            "of their own are no model of transformers, which hooks are given",
                             spec.group.shared_channels));
   }
 }

@@ -155,9 +155,7 @@ Config Llama(const Json& json, ConfigKeys& keys, const ModelType& like) {
   return config;
 }
 
-}  // namespace
-
-StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) {
+StatusOr<Config> ParsePublished(std::string_view text, std::string_view file_name) {
   const Json json = ParseJson<Json>(text);
   if (!json.is_object()) {
     const std::string_view other = WhatItIs(text);
@@ -201,6 +199,16 @@ StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) 
     problems += fmt::format("{}{}: {}", problems.empty() ? "" : "\n", file_name, problem.text);
   }
   if (!problems.empty()) return absl::InvalidArgumentError(problems);
+  return config;
+}
+
+}  // namespace
+
+StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) {
+  LH_ASSIGN_OR_RETURN(const std::optional<OwnFile> own, ParseOwnFile(text, file_name));
+  if (!own) return ParsePublished(text, file_name);
+  LH_ASSIGN_OR_RETURN(Config config, ParsePublished(own->config_json, file_name));
+  config.ranks = own->ranks;
   return config;
 }
 

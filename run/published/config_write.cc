@@ -93,7 +93,8 @@ void WriteLlama(const ModelSpec& model, bool from_original, Ordered* json) {
 }  // namespace
 
 StatusOr<std::string> WriteConfig(const ModelSpec& model, ExportType type,
-                                  std::string_view original) {
+                                  std::string_view original_file) {
+  const std::string original = ConfigWithin(original_file);
   if (model.balance == Balance::kBias) {
     return absl::FailedPreconditionError(
         "transformers has no model whose experts are chosen by model.balance: bias; the export "

@@ -198,7 +198,10 @@ Status WriteAdapters(const std::string& folder, const AdapterExport& what, const
 Status WriteFolder(const std::string& folder, const Export& what, const FindValues& find) {
   LH_ASSIGN_OR_RETURN(const std::string config,
                       WriteConfig(what.model, what.type, what.original_config));
-  LH_RETURN_IF_ERROR(WriteFileAtomic(folder + "/config.json", config));
+  const bool is_own = what.ranks.have_own_channels();
+  LH_RETURN_IF_ERROR(WriteFileAtomic(
+      fmt::format("{}/{}", folder, is_own ? kOwnFile : "config.json"),
+      is_own ? WriteOwnFile({.ranks = what.ranks, .config_json = config}) : config));
   LH_RETURN_IF_ERROR(WriteFiles(folder, what.files));
   const TypeOf type_of = what.type_of ? what.type_of : TypeOfAll(what.type);
   const std::vector<Part> parts = PartsOf(what, type_of);

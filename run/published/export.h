@@ -1,5 +1,7 @@
 // Writes a model as a folder that transformers loads (config.json, tensors, tokenizer), or its LoRA
-// adapters as a folder that PEFT loads. Calls for the same folder must not run at the same time.
+// adapters as a folder that PEFT loads. A model whose ranks have channels of their own becomes a
+// folder that only longhaul reads (own_folder.h). Calls for the same folder must not run at the
+// same time.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,10 @@ struct Export {
   ExportType type = ExportType::kFp32;  // config.json says it
   // Returns the type of a tensor. Empty: all tensors have `type`.
   std::function<ExportType(const model::PlacedParameter& parameter)> type_of = {};
-  std::string original_config;   // config.json of the imported model; empty: none
+  // config.json or longhaul.json of the imported model; empty: none.
+  std::string original_config;
+  // Where they have channels of their own: writes longhaul.json instead of config.json.
+  RanksOfModel ranks = {};
   std::vector<SmallFile> files;  // the tokenizer's
   // Maximum bytes of the tensors in one file. If all tensors have more, they are split over several
   // files, with an index. A larger tensor gets a file of its own.

@@ -61,11 +61,12 @@ struct Weights {
 // (adapters.h), and not in the model's.
 bool IsOfAdapter(const Tensor& tensor);
 
-// Reads config.json, the index, the tensor files' headers and the tokenizer's files; no tensors, so
-// the hashes stay empty. kInvalidArgument names all unreadable tensor files. If all are readable,
-// it names all tensors that are missing, that the model does not use, or whose shape or type is
-// wrong. If config.json, the index or a tokenizer's file cannot be read, returns the error of
-// ReadFile. Errors for which a server or the network is to blame are returned alone.
+// Reads config.json (longhaul.json, if there is none: own_folder.h), the index, the tensor files'
+// headers and the tokenizer's files; no tensors, so the hashes stay empty. kInvalidArgument names
+// all unreadable tensor files. If all are readable, it names all tensors that are missing, that the
+// model does not use, or whose shape or type is wrong. If config.json, the index or a tokenizer's
+// file cannot be read, returns the error of ReadFile. Errors for which a server or the network is
+// to blame are returned alone.
 StatusOr<Weights> ReadFolder(ModelFolder& folder);
 StatusOr<Weights> ReadFolder(const std::string& folder);
 

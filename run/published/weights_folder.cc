@@ -168,8 +168,18 @@ Status ListTensors(const std::string& folder, const std::string& file, Weights* 
 
 StatusOr<Weights> ReadFolder(ModelFolder& folder) {
   Weights weights{.from = folder.Address()};
-  const std::string config_file = "config.json";
-  LH_ASSIGN_OR_RETURN(weights.config_json, folder.ReadWhole(config_file, kMostConfigBytes));
+  std::string config_file = "config.json";
+  StatusOr<std::string> text = folder.ReadWhole(config_file, kMostConfigBytes);
+  if (absl::IsNotFound(text.status())) {
+    const std::string own_file(kOwnFile);
+    LH_ASSIGN_OR_RETURN(const bool is_own, folder.Has(own_file));
+    if (is_own) {
+      config_file = own_file;
+      text = folder.ReadWhole(config_file, kMostConfigBytes);
+    }
+  }
+  LH_RETURN_IF_ERROR(text.status());
+  weights.config_json = *std::move(text);
   LH_ASSIGN_OR_RETURN(const Config config,
                       ParseConfig(weights.config_json, folder.Shown(config_file)));
   LH_ASSIGN_OR_RETURN(const std::set<std::string> files, TensorFiles(folder));

@@ -46,6 +46,10 @@ bool SetKeep(std::string_view value, GradientOptions* options) {
 bool SetLeast(std::string_view value, GradientOptions* options) {
   return codec::ParseUnsigned(value, &options->least);
 }
+bool SetOwner(std::string_view value, GradientOptions* options) {
+  options->owner_is_sparse = value == "sparse";
+  return value == "dense" || value == "sparse";
+}
 bool SetSteps(std::string_view value, GradientOptions* options) {
   return codec::ParseUnsigned(value, &options->local.steps) && options->local.steps > 0;
 }
@@ -65,7 +69,8 @@ bool SetMomentum(std::string_view value, GradientOptions* options) {
 constexpr Key kFeedback = {"feedback", "on or off", SetFeedback};
 constexpr Key kOfSdp4bit[] = {kFeedback};
 constexpr Key kOfTagc[] = {{"keep", "a share above 0 and up to 0.25", SetKeep},
-                           {"least", "a number of elements", SetLeast}};
+                           {"least", "a number of elements", SetLeast},
+                           {"owner", "dense or sparse", SetOwner}};
 constexpr Key kOfLocalSgd[] = {{"steps", "a number from 1", SetSteps},
                                {"delay", "a share of the steps, below 1", SetDelay},
                                {"rate", "a number above 0 and up to 10", SetRate},
@@ -131,7 +136,8 @@ std::string ToString(const GradientOptions& options) {
     case GradientForm::kSdp4bit:
       return fmt::format("{}:feedback={}", name, options.feedback ? "on" : "off");
     case GradientForm::kTagc:
-      return fmt::format("{}:keep={},least={}", name, options.keep, options.least);
+      return fmt::format("{}:keep={},least={}{}", name, options.keep, options.least,
+                         options.owner_is_sparse ? ",owner=sparse" : "");
     case GradientForm::kLocalSgd:
       return fmt::format("{}:steps={},delay={},rate={},momentum={},feedback={}", name,
                          options.local.steps, options.local.delay, options.local.rate,

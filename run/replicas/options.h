@@ -10,6 +10,9 @@
 //   tagc       sends the largest elements, a share `keep`, of each matrix that may be sparse, by a
 //              count sketch (codec/tagc). The other elements wait for later steps. Matrices of
 //              fewer than `least` elements and all other parameters are sent in bf16.
+//              owner=dense: a shard's owner adds all of its own gradients, which are not sent.
+//              owner=sparse: the owner keeps the same share as the others (TAGC, Algorithm 1).
+//              Both send the same bytes.
 //   local-sgd  replicas train alone for `steps` steps. Each replica's change of the parameters in
 //              these steps is its gradient of an outer step (transport/replicas/outer_step.h) with
 //              learning rate `rate` and Nesterov momentum `momentum`. These gradients are sent as
@@ -41,9 +44,10 @@ struct LocalSgdOptions {
 };
 struct GradientOptions {
   GradientForm form = GradientForm::kFp32;
-  bool feedback = false;   // sdp4bit, local-sgd
-  double keep = 0.0125;    // tagc
-  uint32_t least = 65536;  // tagc
+  bool feedback = false;         // sdp4bit, local-sgd
+  double keep = 0.0125;          // tagc
+  uint32_t least = 65536;        // tagc
+  bool owner_is_sparse = false;  // tagc
   LocalSgdOptions local;
   friend bool operator==(const GradientOptions&, const GradientOptions&) = default;
 };
@@ -51,7 +55,7 @@ enum class ParameterForm : uint8_t { kFp32, kBf16, kDifference4 };
 
 StatusOr<GradientOptions> ParseGradients(std::string_view text);
 StatusOr<ParameterForm> ParseParameters(std::string_view text);
-// Includes every key: "tagc:keep=0.0125,least=65536".
+// Includes every key, but owner=dense: "tagc:keep=0.0125,least=65536".
 std::string ToString(const GradientOptions& options);
 std::string_view ToString(ParameterForm form);
 

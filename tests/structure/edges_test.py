@@ -39,7 +39,7 @@ ALLOWED = {
     "run/model": BASE,
     "run/replicas": BASE + ["codec/codec_string.h"],
     "run/kinds": BASE,
-    "run/file": BASE + ["codec/spec.h", "run/kinds", "run/model", "run/tokens", "run/replicas"],
+    "run/file": BASE + ["codec/codec_string.h", "codec/spec.h", "codec/taco/format.h", "run/kinds", "run/model", "run/tokens", "run/replicas"],
     "run/tokens": BASE,
     "run/data": BASE + ["run/tokens"],
     "run/boundary": BASE + ["run/model", "run/file", "run/kinds", "run/plan", "codec"],
@@ -70,6 +70,7 @@ ALLOWED = {
     "transport/collective/nccl": BASE + ["base/cuda", "transport/collective", "transport/collective/engine"],
     "transport/collective/mapped": BASE + ["base/cuda", "transport/collective", "transport/collective/engine"],
     "transport/collective/engine": BASE + ["base/cuda", "transport/collective"],
+    "transport/collective/exact": BASE + ["base/cuda", "transport/collective", "transport/collective/engine"],
     "transport/collective/zip": BASE + ["base/cuda", "codec", "transport/collective",
                                         "transport/collective/engine"],
     "transport/collective/taco": BASE + ["base/cuda", "codec", "transport/collective",
@@ -83,7 +84,8 @@ ALLOWED = {
                             "transport/replicas/arithmetic.h", "transport/replicas/dense.h"],
     # Which backends the ranks of a group exchange by.
     "worker/ranks": BASE + ["base/cuda", "run/boundary", "run/file", "transport/collective",
-                            "transport/collective/host", "transport/collective/mapped", "transport/collective/nccl",
+                            "transport/collective/exact", "transport/collective/host", "transport/collective/mapped",
+                            "transport/collective/nccl",
                             "transport/collective/switcher",
                             "transport/collective/taco", "transport/collective/zip", "worker/stage"],
     "worker/checkpoint": BASE + ["run/published", "worker/stage"],
@@ -152,7 +154,7 @@ PROGRAMS = {
     "programs/longhaul_codec.cc": ["base", "codec"],
     "programs/longhaul_coordinator.cc": ["base", "proto/identity", "proto/rpc", "proto/witness", "coordinator/rpc", "coordinator/standby",
                                          "coordinator/state", "coordinator/store"],
-    "programs/longhaul_generate.cc": ["base", "run", "worker/stage"],
+    "programs/longhaul_generate.cc": ["base", "run", "worker/ranks", "worker/stage"],
     "programs/longhaul_worker.cc": ["base", "run/kinds", "proto/member", "proto/rpc", "proto/witness", "messages", "programs", "transport/p2p",
                                     "transport/relay", "worker"],
     "programs/longhaul_worker_flags.cc": ["base", "run/kinds", "proto/rpc", "programs", "worker/agent"],
@@ -161,7 +163,7 @@ PROGRAMS = {
 # A backend shows its factory alone.
 FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/",
                 "transport/p2p/relay/",
-                "transport/collective/host/", "transport/collective/nccl/", "transport/collective/zip/",
+                "transport/collective/exact/", "transport/collective/host/", "transport/collective/nccl/", "transport/collective/zip/",
                 "transport/collective/taco/", "transport/collective/switcher/")
 # Headers of libraries, and the folders that may see them.
 FOREIGN = {
@@ -181,7 +183,7 @@ FOREIGN = {
     # The coordinator and the CLI know no GPU.
     r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "python/ops",
                                "transport/collective/mapped", "transport/collective/nccl", "transport/collective/engine",
-                               "transport/collective/zip", "transport/collective/taco",
+                               "transport/collective/exact", "transport/collective/zip", "transport/collective/taco",
                                "transport/collective/switcher", "programs/longhaul_worker.cc"],
     r"base/cuda/module/": ["base/cuda/module"],
 }

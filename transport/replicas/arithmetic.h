@@ -39,6 +39,7 @@ class Arithmetic {
   virtual Status Read(std::span<const float> numbers, std::span<float> in_host) = 0;
   virtual Status Write(std::span<const float> in_host, std::span<float> numbers) = 0;
   virtual Status Copy(std::span<const float> from, std::span<float> to) = 0;
+  virtual Status Fill(float value, std::span<float> numbers) = 0;
   // Returns the sum of the squares of all numbers, computed in double. The order of additions
   // depends on the lengths of the spans alone.
   virtual StatusOr<double> SumOfSquares(std::span<const std::span<const float>> numbers) = 0;

@@ -180,6 +180,12 @@ Status HostArithmetic::Copy(std::span<const float> from, std::span<float> to) {
   return absl::OkStatus();
 }
 
+Status HostArithmetic::Fill(float value, std::span<float> numbers) {
+  ForParts(
+      parallel_, [value](auto some) { std::ranges::fill(some, value); }, numbers);
+  return absl::OkStatus();
+}
+
 StatusOr<double> HostArithmetic::SumOfSquares(std::span<const std::span<const float>> numbers) {
   std::vector<std::span<const float>> parts;
   for (std::span<const float> rest : numbers) {

@@ -20,6 +20,7 @@ class HostArithmetic final : public Arithmetic {
   Status Read(std::span<const float> numbers, std::span<float> in_host) override;
   Status Write(std::span<const float> in_host, std::span<float> numbers) override;
   Status Copy(std::span<const float> from, std::span<float> to) override;
+  Status Fill(float value, std::span<float> numbers) override;
   StatusOr<double> SumOfSquares(std::span<const std::span<const float>> numbers) override;
 
   Status EncodeGradients(GradientForm form, std::span<const Piece> pieces,

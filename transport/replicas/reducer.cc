@@ -81,6 +81,9 @@ Status Reducer::MakeNumbers() {
     const bool stays = gradients.feedback || layout_.IsSparse(k);
     if (!stays || layout_.options().replicas == 1) continue;
     LH_ASSIGN_OR_RETURN(residuals_[k], arithmetic_->Make(layout_.parameters()[k].elements));
+    if (!options_.may_skip) continue;
+    residuals_before_.resize(residuals_.size());
+    LH_ASSIGN_OR_RETURN(residuals_before_[k], arithmetic_->Make(layout_.parameters()[k].elements));
   }
   for (uint32_t b = 0; b < buckets_.size(); ++b) {
     BucketState& bucket = buckets_[b];
@@ -196,12 +199,43 @@ Status Reducer::GiveGradients(uint32_t bucket) {
     const uint32_t owner = (options_.replica + k) % layout_.options().replicas;
     LH_RETURN_IF_ERROR(Contribute(bucket, owner));
   }
+  if (SelectsOwn()) LH_RETURN_IF_ERROR(SelectOwn(bucket));
   return Advance(bucket);
+}
+
+// One replica alone sends nothing, so its sums are dense in any case.
+bool Reducer::SelectsOwn() const {
+  return layout_.options().gradients.owner_is_sparse && layout_.options().replicas > 1;
+}
+
+Status Reducer::SelectOwn(uint32_t bucket) {
+  const uint32_t own = options_.replica;
+  const Shard& shard = ShardOf(bucket, own);
+  if (shard.sparse.empty()) return absl::OkStatus();
+  LH_RETURN_IF_ERROR(CopyResiduals(bucket, own, residuals_, residuals_before_));
+  SparseContribution& contribution = buckets_[bucket].contributions[own];
+  LH_RETURN_IF_ERROR(
+      contribution.Select(shard, layout_.options().gradients.keep, memory_, residuals_, arithmetic_)
+          .status());
+  return contribution.KeepOwn(shard, residuals_, arithmetic_);
+}
+
+// Copies the residuals of a shard; does nothing if steps are never skipped.
+Status Reducer::CopyResiduals(uint32_t bucket, uint32_t owner, const Residuals& from,
+                              const Residuals& to) {
+  if (residuals_before_.empty()) return absl::OkStatus();
+  for (const Piece& piece : ShardOf(bucket, owner).pieces()) {
+    if (residuals_[piece.parameter].span.empty()) continue;
+    LH_RETURN_IF_ERROR(arithmetic_->Copy(Part(from[piece.parameter].span, piece),
+                                         Part(to[piece.parameter].span, piece)));
+  }
+  return absl::OkStatus();
 }
 
 Status Reducer::Contribute(uint32_t bucket, uint32_t owner) {
   const Shard& shard = ShardOf(bucket, owner);
   const GradientOptions& gradients = layout_.options().gradients;
+  LH_RETURN_IF_ERROR(CopyResiduals(bucket, owner, residuals_, residuals_before_));
   if (!shard.sparse.empty()) {
     LH_ASSIGN_OR_RETURN(const IndexPayload index,
                         buckets_[bucket].contributions[owner].Select(shard, gradients.keep, memory_,
@@ -235,7 +269,9 @@ Status Reducer::Advance(uint32_t bucket) {
     // Without other replicas no index comes that would make the plan.
     if (alone) state.sum->Plan(0);
     if (!state.sum->IsComplete()) return absl::OkStatus();
-    LH_RETURN_IF_ERROR(state.sum->Reduce(OwnSparse(bucket), memory_, arithmetic_));
+    const SparseContribution* selected =
+        SelectsOwn() ? &state.contributions[options_.replica] : nullptr;
+    LH_RETURN_IF_ERROR(state.sum->Reduce(OwnSparse(bucket), memory_, selected, arithmetic_));
   }
   std::vector<std::span<const std::byte>> payloads;
   for (const std::vector<std::byte>& message : state.dense) {
@@ -278,10 +314,20 @@ Status Reducer::SkipStep() {
     if (step_ && bucket.reduced && !bucket.published) continue;
     return OutOfOrder("SkipStep", "a step is skipped when it is reduced and nothing is published");
   }
-  for (BucketState& bucket : buckets_) {
-    bucket.published = true;
-    bucket.gathered.assign(bucket.gathered.size(), true);
+  const bool has_residuals =
+      std::ranges::any_of(residuals_, [](const Numbers& some) { return !some.span.empty(); });
+  if (has_residuals && residuals_before_.empty()) {
+    return OutOfOrder("SkipStep", "residuals can be given back with ReducerOptions::may_skip only");
   }
+  for (uint32_t b = 0; b < buckets_.size(); ++b) {
+    for (uint32_t owner = 0; owner < layout_.options().replicas; ++owner) {
+      if (owner == options_.replica && !SelectsOwn()) continue;
+      LH_RETURN_IF_ERROR(CopyResiduals(b, owner, residuals_before_, residuals_));
+    }
+    buckets_[b].published = true;
+    buckets_[b].gathered.assign(buckets_[b].gathered.size(), true);
+  }
+  skipped_ = step_;
   return absl::OkStatus();
 }
 

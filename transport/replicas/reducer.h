@@ -63,6 +63,8 @@ struct ReducerOptions {
   uint64_t seed = 0;  // the run's seed, for stochastic rounding
   // Owns the memory of all numbers, and must outlive the reducer. Null: host memory, one thread.
   Arithmetic* arithmetic = nullptr;
+  // Steps may be skipped. Keeps a copy of the residuals, 4 bytes for each of their numbers.
+  bool may_skip = false;
 };
 
 // Bytes of messages by kind, headers included. `index` counts unions too. `asked_for` counts the
@@ -116,7 +118,9 @@ class Reducer {
   // each bucket in a step, even if the shard is empty.
   Status GiveParameters(uint32_t bucket);
   // Ends the step without a change of parameters. All replicas must call it, once all buckets are
-  // reduced, instead of GiveParameters.
+  // reduced, instead of GiveParameters. Residuals become what they were when the step began, to the
+  // bit: their part of the gradients that were sent is not lost. kFailedPrecondition: also if there
+  // are residuals and ReducerOptions::may_skip is not set.
   Status SkipStep();
   // Returns true if GiveParameters was called and all shards of the bucket have come.
   bool IsGathered(uint32_t bucket) const;
@@ -151,6 +155,10 @@ class Reducer {
   std::span<const OwnPiece> OwnDense(uint32_t bucket) const;
   std::span<const OwnPiece> OwnSparse(uint32_t bucket) const;
   void Reset(uint32_t bucket);
+  bool SelectsOwn() const;
+  Status SelectOwn(uint32_t bucket);
+  Status CopyResiduals(uint32_t bucket, uint32_t owner, const Residuals& from, const Residuals& to);
+  bool IsLateUnion(const MessageHeader& header) const;
   Status Contribute(uint32_t bucket, uint32_t owner);
   Status Advance(uint32_t bucket);
   Status Hold(uint32_t from, const MessageHeader& header, std::vector<std::byte> message);
@@ -173,9 +181,10 @@ class Reducer {
   std::unique_ptr<Arithmetic> own_arithmetic_;
   Arithmetic* const arithmetic_;
   Residuals residuals_;
+  Residuals residuals_before_;  // as the step began; empty unless ReducerOptions::may_skip
   std::vector<ParameterMemory> memory_;
   std::vector<BucketState> buckets_;
-  std::optional<uint64_t> step_;
+  std::optional<uint64_t> step_, skipped_;          // of `skipped_`: the last one
   std::map<HeldKey, std::vector<std::byte>> held_;  // messages of the next step
   ByteCounts sent_, received_;
 };

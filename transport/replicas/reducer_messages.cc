@@ -40,10 +40,17 @@ Status Reducer::Take(uint32_t from, std::vector<std::byte> message) {
   const auto header = ParseMessage(message);
   LH_RETURN_IF_ERROR(Annotate(header.status(), who));
   LH_RETURN_IF_ERROR(Annotate(CheckHeader(from, *header), who));
+  if (IsLateUnion(*header)) return absl::OkStatus();
   if (step_ && header->step == *step_) {
     return Annotate(Handle(from, *header, std::move(message)), who);
   }
   return Annotate(Hold(from, *header, std::move(message)), who);
+}
+
+// An owner reduces a shard with a gradient that is not finite as soon as it has the indices. So the
+// union that says so may come after all replicas have agreed to skip the step.
+bool Reducer::IsLateUnion(const MessageHeader& header) const {
+  return header.kind == MessageKind::kUnion && skipped_ == header.step && step_ > skipped_;
 }
 
 // Keeps a message of the next step: a replica that has all parameters of this step may be there

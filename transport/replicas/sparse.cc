@@ -62,12 +62,14 @@ StatusOr<IndexPayload> SparseContribution::Select(const Shard& shard, double kee
   IndexPayload index;
   index.bitmap.resize(tagc::BitmapWords(shard.positions));
   values_.clear();
+  nonfinite_ = false;
   for (const Piece& piece : shard.sparse) {
     LH_ASSIGN_OR_RETURN(const bool finite,
                         arithmetic->AllFinite(Part(memory[piece.parameter].gradient, piece)));
     index.nonfinite |= !finite;
   }
   bitmap_ = index.bitmap;
+  nonfinite_ = index.nonfinite;
   // The residuals stay as they are: a step with such a gradient is skipped by all.
   if (index.nonfinite) return index;
   for (const Piece& piece : shard.sparse) {
@@ -132,6 +134,16 @@ StatusOr<std::vector<std::byte>> SparseContribution::Answer(const Shard& shard,
   PutWords(cells, out, 0);
   PutWords(left_out, out, 4 * cells.size());
   return out;
+}
+
+Status SparseContribution::KeepOwn(const Shard& shard, const Residuals& residuals,
+                                   Arithmetic* arithmetic) {
+  for (const Piece& piece : shard.sparse) {
+    const std::span<const uint64_t> words = WordsOf<const uint64_t>(piece, bitmap_);
+    LH_RETURN_IF_ERROR(arithmetic->Put(words, std::vector<float>(tagc::Count(words)),
+                                       Part(residuals[piece.parameter].span, piece)));
+  }
+  return absl::OkStatus();
 }
 
 void SparseSum::Clear() {
@@ -215,34 +227,62 @@ Status SparseSum::AddSketch(uint32_t replica, std::span<const std::byte> payload
   return absl::OkStatus();
 }
 
-Status SparseSum::Reduce(std::span<const OwnPiece> own, std::span<const ParameterMemory> memory,
-                         Arithmetic* arithmetic) {
-  const float divisor =
-      union_.nonfinite ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(replicas_);
-  for (const OwnPiece& to : own) {
-    LH_RETURN_IF_ERROR(arithmetic->Divide(Part(memory[to.piece.parameter].gradient, to.piece),
-                                          divisor, to.gradient));
-  }
-  if (union_.nonfinite || union_.bitmap.empty()) return absl::OkStatus();
+// Returns the sums of the other replicas' numbers at the union's positions, in order.
+StatusOr<std::vector<uint32_t>> SparseSum::Recover() {
+  if (union_.bitmap.empty()) return std::vector<uint32_t>();
   const std::vector<uint64_t> in_sketch = Without(union_.bitmap, union_.left_out);
-  std::vector<uint32_t> numbers(tagc::Count(in_sketch));
-  if (!tagc::Peel({union_.rows, union_.seed}, in_sketch, cells_, numbers)) {
+  std::vector<uint32_t> peeled(tagc::Count(in_sketch)), all;
+  if (!tagc::Peel({union_.rows, union_.seed}, in_sketch, cells_, peeled)) {
     return absl::InvalidArgumentError(
         "sketches: their sum has numbers at positions that no index named; a replica's sketch is "
         "not of its index");
   }
-  size_t peeled = 0, skipped = 0;
+  all.reserve(peeled.size() + left_out_.size());
+  size_t next = 0, skipped = 0;
+  tagc::ForEach(union_.bitmap, [&](uint64_t position) {
+    const bool left = skipped < left_out_.size() && union_.left_out[skipped] == position;
+    all.push_back(left ? left_out_[skipped++] : peeled[next++]);
+  });
+  return all;
+}
+
+Status SparseSum::Reduce(std::span<const OwnPiece> own, std::span<const ParameterMemory> memory,
+                         const SparseContribution* selected, Arithmetic* arithmetic) {
+  if (union_.nonfinite || (selected != nullptr && selected->nonfinite())) {
+    for (const OwnPiece& to : own) {
+      LH_RETURN_IF_ERROR(arithmetic->Fill(std::numeric_limits<float>::quiet_NaN(), to.gradient));
+    }
+    return absl::OkStatus();
+  }
+  LH_ASSIGN_OR_RETURN(const std::vector<uint32_t> numbers, Recover());
+  size_t next = 0, next_selected = 0;
   for (const OwnPiece& to : own) {
-    const Piece& piece = to.piece;
-    const std::span<uint64_t> words = WordsOf(piece, union_.bitmap);
-    LH_ASSIGN_OR_RETURN(std::vector<float> values,
-                        arithmetic->Get(words, Part(memory[piece.parameter].gradient, piece)));
+    const auto gradient = Part(memory[to.piece.parameter].gradient, to.piece);
+    // Without other replicas there is no union.
+    std::vector<uint64_t> of_union(tagc::BitmapWords(to.piece.count)), of_selected;
+    if (!union_.bitmap.empty()) {
+      std::ranges::copy(WordsOf(to.piece, union_.bitmap), of_union.begin());
+    }
+    // Positions whose mean is more than the owner's gradient, or than 0.
+    std::vector<uint64_t> words = of_union;
+    std::vector<float> values;
+    if (selected == nullptr) {
+      LH_ASSIGN_OR_RETURN(values, arithmetic->Get(words, gradient));
+      LH_RETURN_IF_ERROR(arithmetic->Divide(gradient, static_cast<float>(replicas_), to.gradient));
+    } else {
+      const auto some = WordsOf(to.piece, selected->bitmap());
+      of_selected.assign(some.begin(), some.end());
+      for (size_t k = 0; k < words.size(); ++k) words[k] |= of_selected[k];
+      values.resize(tagc::Count(words));
+      LH_RETURN_IF_ERROR(arithmetic->Fill(0, to.gradient));
+    }
     size_t k = 0;
     tagc::ForEach(words, [&](uint64_t element) {
-      const bool left =
-          skipped < left_out_.size() && union_.left_out[skipped] == piece.at + element;
-      const uint32_t number = left ? left_out_[skipped++] : numbers[peeled++];
-      const double sum = double{values[k]} + FromFixed(number, union_.exponent);
+      double sum = values[k];
+      if (selected != nullptr && tagc::Has(of_selected, element)) {
+        sum = selected->values()[next_selected++];
+      }
+      if (tagc::Has(of_union, element)) sum += FromFixed(numbers[next++], union_.exponent);
       values[k++] = static_cast<float>(sum / replicas_);
     });
     LH_RETURN_IF_ERROR(arithmetic->Put(words, values, to.gradient));

@@ -5,11 +5,12 @@
 // numbers, and the owner recovers their sums. Some positions cannot be recovered from the sketch.
 // The union lists them, and their numbers are sent after the sketch, not in it.
 //
-// The owner's own gradients are not sent, so all of them are summed. The union covers the other
-// replicas only; with two replicas it is the contributor's own index. Numbers in sketches are
-// fixed-point with one exponent for the shard, so their sums are exact. Residuals hold all numbers
-// that were not sent, and the rounding errors of the sent numbers. Such an error is less than 2^-29
-// x replicas x the largest number.
+// The owner's own gradients are not sent, so all of them are summed (owner=dense). With
+// owner=sparse the owner selects, too, and keeps residuals of its own shard; the messages are the
+// same. The union covers the other replicas only; with two replicas it is the contributor's own
+// index. Numbers in sketches are fixed-point with one exponent for the shard, so their sums are
+// exact. Residuals hold all numbers that were not sent, and the rounding errors of the sent
+// numbers. Such an error is less than 2^-29 x replicas x the largest number.
 //
 // Threads: one at a time. Errors: kInvalidArgument for a peer's bytes; errors of the arithmetic.
 #pragma once
@@ -30,7 +31,8 @@ namespace longhaul::replicas {
 // rounded up, and at least 1.
 uint64_t Kept(const Piece& piece, double keep);
 
-// This replica's contribution to another replica's shard in a step. Call Select, then Answer.
+// This replica's contribution to a shard in a step. Call Select; then Answer if another replica
+// owns the shard, or KeepOwn if this one does.
 // `memory` and `residuals` have one entry for each parameter of the stage. `arithmetic` must not be
 // null.
 class SparseContribution {
@@ -45,6 +47,13 @@ class SparseContribution {
   // not finite; then send no sketch.
   StatusOr<std::vector<std::byte>> Answer(const Shard& shard, std::span<const std::byte> payload,
                                           const Residuals& residuals, Arithmetic* arithmetic);
+  // Subtracts the selected numbers from the residuals, for the owner's own shard: they are in its
+  // sums without a message.
+  Status KeepOwn(const Shard& shard, const Residuals& residuals, Arithmetic* arithmetic);
+  // What Select has selected: nothing if a gradient was not finite.
+  bool nonfinite() const { return nonfinite_; }
+  std::span<const uint64_t> bitmap() const { return bitmap_; }
+  std::span<const float> values() const { return values_; }
   // Returns how many bytes of the last answer were for numbers that the union left out of the
   // sketch.
   uint64_t asked_bytes() const { return asked_bytes_; }
@@ -52,6 +61,7 @@ class SparseContribution {
  private:
   std::vector<uint64_t> bitmap_;
   std::vector<float> values_;  // at the bitmap's positions, in order
+  bool nonfinite_ = false;
   uint64_t asked_bytes_ = 0;
 };
 
@@ -82,12 +92,15 @@ class SparseSum {
   // finite.
   bool IsComplete() const;
   // Writes the means over replicas to the gradients of `own`. Writes NaN to all of them if a
-  // gradient of another replica is not finite. Call it once IsComplete returns true.
+  // gradient of another replica is not finite. The owner's summands are its gradients in `memory`,
+  // or what `selected` holds where that is not null. Call it once IsComplete returns true.
   Status Reduce(std::span<const OwnPiece> own, std::span<const ParameterMemory> memory,
-                Arithmetic* arithmetic);
+                const SparseContribution* selected, Arithmetic* arithmetic);
   const SparseCounts& counts() const { return counts_; }
 
  private:
+  StatusOr<std::vector<uint32_t>> Recover();
+
   const uint32_t replicas_;
   std::vector<std::optional<IndexPayload>> indices_;
   uint32_t indices_missing_ = 0, sketches_missing_ = 0;

@@ -37,6 +37,18 @@ StatusOr<WeightsReader> WeightsReader::Open(const RunSpec& spec, const RootFolde
   blobs->Forget(spec.weights.sha256);
   LH_ASSIGN_OR_RETURN(reader.weights_, published::FromJson(json));
   LH_RETURN_IF_ERROR(published::CheckPlace(reader.weights_.from, spec.weights.from));
+  LH_ASSIGN_OR_RETURN(const published::RanksOfModel ranks,
+                      published::RanksIn(reader.weights_.config_json));
+  const GroupSpec& group = spec.group;
+  const bool same = ranks.have_own_channels()
+                        ? ranks == published::RanksOfModel{group.tensor, group.shared_channels}
+                        : group.shared_channels == 1;
+  if (!same) {
+    return InvalidArgument(
+        "the weights are of {} ranks with group.p {}, and the run has {} with group.p {}; expected "
+        "the same",
+        ranks.count, ranks.shared_channels, group.tensor, group.shared_channels);
+  }
   if (reader.weights_.from.empty()) return reader;
   if (objects == nullptr) {
     return FailedPrecondition("the model is at an address, and this worker reads none");

@@ -228,7 +228,8 @@ std::vector<UniqueFd> TakeTurns(const RunSpec& spec, std::span<const WorkerDevic
   return turns;
 }
 
-// As ReplayStage sleeps. The optimizer's is the plan's to reckon.
+// As ReplayStage sleeps. The optimizer's is the plan's to reckon. Those of a group are the same:
+// they were measured of all its ranks together.
 v1::LayerTimes ReplayedTimes(const RunSpec& spec) {
   const ReplaySpec& replay = *spec.replay;
   const auto seconds = [](absl::Duration time) { return absl::ToDoubleSeconds(time); };
@@ -241,6 +242,18 @@ v1::LayerTimes ReplayedTimes(const RunSpec& spec) {
       (spec.pipeline.recompute != Recompute::kNone ? seconds(replay.block_forward) : 0));
   times.set_head_forward(seconds(replay.head_forward));
   times.set_head_backward(seconds(replay.head_backward));
+  if (spec.group.tensor == 1) return times;
+  v1::GroupTimes& group = *times.add_groups();
+  group.set_tensor(spec.group.tensor);
+  group.set_expert(spec.group.expert);
+  group.set_threads(spec.pipeline.threads_per_stage);
+  const auto set = [](double forward, double backward, v1::GroupPass* pass) {
+    pass->set_forward(forward);
+    pass->set_backward(backward);
+  };
+  set(times.embedding_forward(), times.embedding_backward(), group.mutable_embedding());
+  set(times.block_forward(), times.block_backward(), group.mutable_block());
+  set(times.head_forward(), times.head_backward(), group.mutable_head());
   return times;
 }
 

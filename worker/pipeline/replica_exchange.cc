@@ -77,11 +77,14 @@ Status ReplicaExchange::Prepare(const ReplicasSpec& spec, Tell tell,
           replicas::ReplicatedParameters(parameters,
                                          options_.train.optimizer.kind == OptimizerKind::kMuon),
           {.replicas = spec.count, .gradients = spec.gradients, .parameters = spec.parameters}));
-  LH_ASSIGN_OR_RETURN(
-      reducer_,
-      replicas::Reducer::Create(
-          std::move(layout),
-          {.replica = replica_, .seed = options_.train.seed, .arithmetic = &arithmetic()}, this));
+  LH_ASSIGN_OR_RETURN(reducer_, replicas::Reducer::Create(
+                                    std::move(layout),
+                                    {.replica = replica_,
+                                     .seed = options_.train.seed,
+                                     .arithmetic = &arithmetic(),
+                                     .may_skip = !spec.trains_apart() &&
+                                                 options_.train.on_nonfinite == OnNonfinite::kSkip},
+                                    this));
   LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
   std::vector<std::span<const float>> values;
   for (const SharedParameter& one : shared) {

@@ -40,11 +40,10 @@ Status CheckStageOptions(const StageOptions& options) {
     return wrong(fmt::format("expected slices that divide the context of {} tokens; came {}",
                              model.context, options.slices));
   }
-  if (options.slices > 1 && (model.has_experts() || !options.ranks.empty())) {
-    return wrong(fmt::format(
-        "expected microbatches whole of a model with experts and of a group of ranks; came {} "
-        "slices of each",
-        options.slices));
+  if (options.slices > 1 && model.has_experts()) {
+    return wrong(
+        fmt::format("expected microbatches whole of a model with experts; came {} slices of each",
+                    options.slices));
   }
   if (options.train.dpo && (!model.lora || !options.masked_targets || !options.masked_attention)) {
     return wrong(

@@ -25,17 +25,7 @@ class ModelGenerator final : public Generator {
   void Clear() override { seen_ = {}; }
 
   StatusOr<std::span<const float>> Next(std::span<const int32_t> ids) override {
-    if (ids.empty()) return absl::InvalidArgumentError("expected at least one token");
-    if (static_cast<uint64_t>(seen_.tokens) + ids.size() > options_.model.context) {
-      return absl::OutOfRangeError(
-          fmt::format("expected a text of at most {} tokens, the model's context, got {}",
-                      options_.model.context, static_cast<uint64_t>(seen_.tokens) + ids.size()));
-    }
-    const uint32_t vocabulary = options_.model.vocabulary.value_or(0);
-    for (const int32_t id : ids) {
-      if (id >= 0 && static_cast<uint32_t>(id) < vocabulary) continue;
-      return InvalidArgument("expected ids below the vocabulary of {}; came {}", vocabulary, id);
-    }
+    LH_RETURN_IF_ERROR(CheckNext(options_.model, seen_.tokens, ids));
     return CallTorch("generating", options_.threads, [&]() -> StatusOr<std::span<const float>> {
       const at::Tensor input =
           at::from_blob(const_cast<int32_t*>(ids.data()), {1, static_cast<int64_t>(ids.size())},
@@ -55,8 +45,23 @@ class ModelGenerator final : public Generator {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Generator>> Generator::Create(const GeneratorOptions& options,
-                                                       const ReadParameter& read) {
+Status CheckNext(const ModelSpec& model, int64_t seen, std::span<const int32_t> ids) {
+  if (ids.empty()) return absl::InvalidArgumentError("expected at least one token");
+  const uint64_t tokens = static_cast<uint64_t>(seen) + ids.size();
+  if (tokens > model.context) {
+    return absl::OutOfRangeError(
+        fmt::format("expected a text of at most {} tokens, the model's context, got {}",
+                    model.context, tokens));
+  }
+  const uint32_t vocabulary = model.vocabulary.value_or(0);
+  for (const int32_t id : ids) {
+    if (id >= 0 && static_cast<uint32_t>(id) < vocabulary) continue;
+    return InvalidArgument("expected ids below the vocabulary of {}; came {}", vocabulary, id);
+  }
+  return absl::OkStatus();
+}
+
+StageOptions StageOptionsOf(const GeneratorOptions& options) {
   StageOptions stage;
   stage.model = options.model;
   stage.vocabulary = options.model.vocabulary.value_or(0);
@@ -65,6 +70,12 @@ StatusOr<std::unique_ptr<Generator>> Generator::Create(const GeneratorOptions& o
   stage.device = options.device;
   stage.threads = options.threads;
   stage.loads = true;
+  return stage;
+}
+
+StatusOr<std::unique_ptr<Generator>> Generator::Create(const GeneratorOptions& options,
+                                                       const ReadParameter& read) {
+  const StageOptions stage = StageOptionsOf(options);
   return CallTorch("making the model", options.threads,
                    [&]() -> StatusOr<std::unique_ptr<Generator>> {
                      std::unique_ptr<Model> model = Model::Create(stage);

@@ -43,6 +43,11 @@ class Generator {
   virtual StatusOr<std::span<const float>> Next(std::span<const int32_t> ids) = 0;
 };
 
+// For implementations. StageOptionsOf returns the options of a stage that holds the whole model.
+// CheckNext returns the errors of Next for `ids`, behind `seen` tokens of a text.
+StageOptions StageOptionsOf(const GeneratorOptions& options);
+Status CheckNext(const ModelSpec& model, int64_t seen, std::span<const int32_t> ids);
+
 // How the next token is drawn from the logits. First top_k limits the choice, then top_p.
 struct Sampling {
   double temperature = 1;  // 0: always the likeliest token; at a tie the first

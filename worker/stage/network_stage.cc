@@ -62,8 +62,8 @@ class NetworkStage final : public Stage {
         device_(PreparedDevice(options)),
         reader_(&options_, device_),
         network_(Model::Create(options, group)),
-        optimizer_(Optimizer::Create(options.train,
-                                     steps_it ? network_->parameters() : std::vector<Parameter>())),
+        optimizer_(Optimizer::Create(
+            options.train, steps_it ? network_->parameters() : std::vector<Parameter>(), group)),
         passes_(options_, *network_),
         tied_(TiedMatrixOf(options_, network_->parameters())),
         turns_(options.slices) {}

@@ -1,5 +1,5 @@
 // A Stage for a replay (`replay` in the run file). Instead of computing, it sleeps for the times in
-// the run file.
+// the run file. For a group these are the times of all ranks together, so the stage has none.
 //
 // All outputs are the same tensor of noise, in host memory. A replay trains no parameters:
 // snapshots have only the step number. The gradient norm and all losses are 0; the executor does

@@ -53,7 +53,7 @@ struct StageOptions {
   // Stage::Create makes only stages of one rank.
   std::vector<DeviceName> ranks;
   GroupSpec group;           // how ranks share the stage; `tensor`: number of ranks
-  uint32_t slices = 1;       // slices of a microbatch; must be 1 in groups and in family moe
+  uint32_t slices = 1;       // slices of a microbatch; must be 1 in family moe
   bool graphs = true;        // on a GPU: passes run as CUDA graphs, one launch a pass; same results
   bool timing_only = false;  // for measuring: parameters are any normal numbers, quickly made
   bool masked_targets = false;    // some targets do not count (kNoTarget)
@@ -284,7 +284,7 @@ class Stage {
   virtual Status TakeSharedValues();
 
   // --- For consecutive steps that overlap. The next step then begins with older parameters. So a
-  // stage has a twin, and steps alternate between stage and twin. kUnimplemented in a group.
+  // stage has a twin, and steps alternate between stage and twin.
   //
   // Makes the twin: a second stage with the same options and parameters. The twin has no optimizer
   // until its first TakeTurnFrom.

@@ -7,7 +7,8 @@ import re
 import sys
 
 from cases import run_cases
-from group_test import GROUP, GroupCluster, expect_near, plan_of
+from group_test import GROUP, GroupCluster, plan_of
+from nearness import expect_near
 from replicas_test import APART, HALF, LOSSY, SMALL, TWO, WORKERS, expect_goes_on, start_broken
 from training_test import DEFAULT, GPT, MUON, expect_equal, expect_learnt, rounding, wait_for
 
@@ -39,6 +40,14 @@ def parity(cluster):
     parts = train("experts-shared", *REPLICAS, *RANKS, "--set", "group.expert=2", "--set", "group.sequence=true",
                   model=MOE)
     expect_near("experts in 2 parts, ranks with their tokens, against one pipeline", parts, train("experts", model=MOE),
+                bound=BOUND)
+    # Replicas update whole matrices, and sum what two stages hold of one.
+    muon = "{ kind: muon, lr: 3e-3 }"
+    shared = train("muon-shared", *REPLICAS, *RANKS, optimizer=muon)
+    expect_near("muon, 2 replicas of 2 ranks against one pipeline", shared, train("muon", optimizer=muon), bound=BOUND)
+    tied = GPT.replace(" }", ", tied: true }")
+    shared = train("tied-shared", *REPLICAS, *RANKS, model=tied)
+    expect_near("a tied matrix, 2 replicas of 2 ranks against one pipeline", shared, train("tied", model=tied),
                 bound=BOUND)
     # Differences to an anchor are rounded to 4 bits: what is near becomes another code here and there.
     apart = train("apart-shared", *REPLICAS, *RANKS, *APART)
@@ -125,8 +134,7 @@ def planned(cluster):
             raise AssertionError(f"{name}: exit {result.returncode}, {result.stderr!r}")
         print(f"ok: {name}: {result.stderr.strip()}", flush=True)
 
-    refused("muon", "muon needs whole matrices", optimizer=MUON)
-    refused("tied", "does not share the one matrix of embedding and head", model=GPT.replace(" }", ", tied: true }"))
+    refused("muon", "updates whole matrices", "--set", "group.p=0.5", optimizer=MUON)
     refused("bias", "does not train experts that are balanced by a bias with several replicas",
             model=MOE.replace(" }", ", balance: bias }"))
     refused("devices", "worker1 offers 2 on its CPU; start it with --device cpu,cpu,cpu,cpu", "--set", "group.tensor=4")

@@ -1,11 +1,12 @@
 """Stages that are shared by a group of ranks, over real processes: 2 workers with 2 CPU ranks each.
 
-usage: group_test.py BIN_DIR [parity|models|resume|experts|chosen|predict|refused|samples ...]
+usage: group_test.py BIN_DIR [parity|models|resume|experts|chosen|predict|refused|samples|own ...]
 """
 import json
 import sys
 
 from cases import run_cases
+from nearness import expect_near
 from samples_test import STEPS as SAMPLED_STEPS
 from samples_test import expect_same_ids, exported, rounds_of, sampled
 from training_test import DEFAULT, GPT, GPUS, LLAMA, MUON, Cluster, expect_equal, expect_learnt, wait_for
@@ -18,22 +19,11 @@ MOE = """{ family: moe, layers: 2, hidden: 64, heads: 4, kv_heads: 2, context: 6
          expert_intermediate: 64, balance: bias }"""
 STEPS = 10
 MICROBATCHES = 4  # RUN's
-# Largest relative difference of a loss: sums over ranks are rounded in another order than those of one device.
-RELATIVE = 1e-4
 
 
 class GroupCluster(Cluster):
     def devices(self, number):
         return "cuda:0,cuda:1" if GPUS else "cpu,cpu"
-
-
-def expect_near(what, got, wanted, bound=RELATIVE):
-    if len(got) != len(wanted):
-        raise AssertionError(f"{what}: {len(got)} losses, {len(wanted)} wanted")
-    most = max(abs(g - w) / abs(w) for g, w in zip(got, wanted))
-    if most > bound:
-        raise AssertionError(f"{what}: losses differ by {most:.2e}, at most {bound} expected\n{got}\n{wanted}")
-    print(f"ok: {what}: {len(got)} losses agree to {most:.1e}", flush=True)
 
 
 def plan_of(cluster, path, *flags):
@@ -80,9 +70,16 @@ def parity(cluster):
     parts = expect_counted_as_planned(cluster, "parts", ["all_gather", "reduce_scatter"], "--set", GROUP, "--set",
                                       "group.sequence=true", model=LLAMA)
     expect_near("llama, ranks with their parts of the tokens", parts, one)
-    # 8-bit codes: other losses, by little.
-    coded = cluster.train("coded", "--set", GROUP, "--set", "group.forward=taco", "--set", "group.backward=taco",
-                          stages=2, steps=STEPS, model=LLAMA)
+    # 8-bit codes: other losses, by little. Formats and blocks are in the plan, and ranks of both workers have them.
+    path = cluster.write_run("coded", stages=2, steps=STEPS, model=LLAMA)
+    run = cluster.cli("submit", path, "--watch", "--set", GROUP, "--set", "group.forward=taco:format=e5m2", "--set",
+                      "group.backward=taco:format=int8,block=64").stdout.split()[0]
+    for cell in cluster.status(run)["plan"]["cells"]:
+        names = [cell["group"][f"{direction}_collective"] for direction in ("forward", "backward")]
+        if not (names[0].startswith("taco:format=e5m2,block=256 over ") and
+                names[1].startswith("taco:format=int8,block=64 over ")):
+            raise AssertionError(f"the plan has {names}")
+    coded = cluster.losses(run)
     expect_near("llama, taco in both directions", coded, two, bound=1e-2)
     if coded == two:
         raise AssertionError("taco gave the losses of none: nothing was compressed")
@@ -222,7 +219,7 @@ def refused(cluster):
     expect("experts", "divides the 2 ranks of group.tensor, got 3", "--set", GROUP, "--set", "group.expert=3",
            model=MOE)
     expect("no-experts", "no block of family gpt has experts", "--set", GROUP, "--set", "group.expert=auto")
-    expect("muon", "muon needs whole matrices", "--set", GROUP, optimizer=MUON)
+    expect("muon", "updates whole matrices", "--set", GROUP, "--set", "group.p=0.5", optimizer=MUON)
     expect("devices", "worker1 offers 2 on its CPU; start it with --device cpu,cpu,cpu,cpu", "--set",
            "group.tensor=4")
 
@@ -236,11 +233,48 @@ def samples(cluster):
         run = sampled(cluster, f"{name}-samples", *flags, stages=2, model=model)
         expect_equal(f"{name}, with samples and without", cluster.losses(run), losses)
         ids = [one["ids"] for one in rounds_of(cluster, run)[-1]["samples"]]
-        if name == "own":  # has no export
-            continue
-        expect_same_ids(ids, exported(cluster, run))
+        expect_same_ids(ids, exported(cluster, run, *(["--format", "longhaul"] if name == "own" else [])))
+
+
+def own(cluster):
+    """Channels of ranks' own: the export has the losses of the run, and other runs begin with it."""
+    ranks = ["--set", GROUP, "--set", "group.p=0.5"]
+    trained = cluster.cli("submit", cluster.write_run("trained", stages=2, steps=STEPS, model=LLAMA), "--watch",
+                          *ranks).stdout.split()[0]
+    wanted = cluster.status(trained)["validation_loss"]
+    refused = cluster.cli("export", trained, "--out", cluster.folder / "published", check=False)
+    if refused.returncode == 0 or "--format longhaul writes a folder" not in refused.stderr:
+        raise AssertionError(f"export: exit {refused.returncode}, {refused.stderr!r}")
+    folder = cluster.folder / "exported"
+    cluster.cli("export", trained, "--out", folder, "--format", "longhaul")
+    files = sorted(file.name for file in folder.iterdir())
+    group = json.loads((folder / "longhaul.json").read_text())["group"]
+    if files != ["longhaul.json", "model.safetensors"] or group != {"tensor": 2, "p": 0.5}:
+        raise AssertionError(f"{files}: {group}")
+    model = f'{{ from: "{folder}", context: 64 }}'
+    for stages in (1, 2):
+        path = cluster.write_run(f"again-{stages}", stages=stages, steps=6, model=model)
+        run = cluster.cli("submit", path, "--watch", *ranks).stdout.split()[0]
+        rows = [json.loads(line) for line in cluster.cli("steps", run, "--json").stdout.splitlines()]
+        if int(rows[0]["step"]) != 0 or rows[0]["validation_loss"] != wanted:
+            raise AssertionError(f"{stages} stages begin with {rows[0]}, the run ended with {wanted}")
+    print(f"ok: the export has the validation loss of the run, {wanted}, with 1 and 2 stages", flush=True)
+    only = cluster.cli("submit", path, "--watch", *ranks, "--set", "train.steps=0", "--set",
+                       "train.schedule.warmup=0").stdout.split()[0]
+    if cluster.status(only)["validation_loss"] != wanted:
+        raise AssertionError(f"a run of no steps: {cluster.status(only)}")
+    once_more = cluster.folder / "exported-again"
+    cluster.cli("export", run, "--out", once_more, "--format", "longhaul")
+    if (once_more / "longhaul.json").read_text() != (folder / "longhaul.json").read_text():
+        raise AssertionError(f"another longhaul.json: {(once_more / 'longhaul.json').read_text()}")
+    for flags in (["--set", GROUP], ["--set", GROUP, "--set", "group.p=0.25"], []):
+        result = cluster.cli("submit", path, *flags, check=False)
+        if result.returncode == 0 or "expected group: { tensor: 2, p: 0.5 }" not in result.stderr:
+            raise AssertionError(f"{flags}: exit {result.returncode}, {result.stderr!r}")
+    print(f"ok: {result.stderr.strip()}", flush=True)
 
 
 if __name__ == "__main__":
     sys.exit(run_cases({"parity": parity, "models": models, "resume": resume, "experts": experts, "chosen": chosen,
-                        "predict": predict, "refused": refused, "samples": samples}, kind=GroupCluster, workers=2))
+                        "predict": predict, "refused": refused, "samples": samples, "own": own}, kind=GroupCluster,
+                       workers=2))

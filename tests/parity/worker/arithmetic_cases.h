@@ -201,6 +201,8 @@ inline void ExpectSumsAreTheHosts(replicas::Arithmetic* tested, uint32_t seed) {
   EXPECT_EQ(*tested->SumOfSquares({}), 0);
   ASSERT_TRUE(tested->Copy(there.gradient(2), there.residual(2)).ok());
   EXPECT_EQ(there.Read(there.residual(2)), in_host.Read(in_host.gradient(2)));
+  ASSERT_TRUE(tested->Fill(2.5f, there.residual(2)).ok());
+  EXPECT_EQ(there.Read(there.residual(2)), std::vector<float>(in_host.gradient(2).size(), 2.5f));
 }
 
 }  // namespace longhaul::testing

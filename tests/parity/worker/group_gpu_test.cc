@@ -207,6 +207,39 @@ INSTANTIATE_TEST_SUITE_P(
              .experts = 2}),
     NameOf);
 
+// Sums of ranks with channels of their own are those in fp32, in the order of ranks, on every path:
+// NCCL's own bf16 sums of four ranks would round at every hop.
+TEST(OwnChannelsOnGpus, LossesOverNcclAreThoseThroughMappedMemory) {
+  testing::LoadTorchCudaOrFail();
+  int devices = 0;
+  ASSERT_EQ(testing::Gpu().table().device_count(&devices), 0);
+  if (devices < 4) GTEST_SKIP() << "a group of four needs four GPUs, this machine has " << devices;
+  for (const GroupCollective what : {GroupCollective::kNone, GroupCollective::kZip}) {
+    SCOPED_TRACE(ToString(what));
+    StageOptions options = OptionsOf({.family = ModelFamily::kLlama, .dtype = ComputeDtype::kBf16});
+    options.model.kv_heads = options.model.heads;
+    options.device = kGpu;
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      options.ranks.push_back(kGpu);
+      *options.ranks.back().cuda_index += rank;
+    }
+    options.group = {.tensor = 4, .shared_channels = 0.5, .forward = what, .backward = what};
+    std::vector<double> losses[2];
+    for (const GroupPath path : {GroupPath::kNccl, GroupPath::kMapped}) {
+      auto stage = MakeGroupStage(options, CommunicatorsFor(options, "", path));
+      ASSERT_TRUE(stage.ok()) << stage.status();
+      if (path == GroupPath::kNccl) {
+        EXPECT_NE((*stage)->collectives().forward.find("fp32 sums over nccl"), std::string::npos)
+            << (*stage)->collectives().forward;
+      }
+      Computed computed;
+      for (uint64_t step = 1; step <= 20; ++step) RunStep(**stage, options, step, &computed);
+      losses[path == GroupPath::kNccl ? 0 : 1] = computed.losses;
+    }
+    EXPECT_EQ(losses[0], losses[1]);
+  }
+}
+
 // In bf16, where products of all experts are one: gradients are not held against another routing.
 TEST(ExpertsOnGpus, LearnInBf16AsInFp32AndZipLosesNothing) {
   testing::LoadTorchCudaOrFail();

@@ -323,14 +323,9 @@ TEST(Group, RefusesWhatItCannotShare) {
     return std::string(stage.status().message());
   };
   EXPECT_THAT(refused(OptionsOf({}), 3), HasSubstr("heads"));
-  StageOptions options = OptionsOf({});
-  options.train.optimizer.kind = OptimizerKind::kMuon;
-  EXPECT_THAT(refused(options, 2), HasSubstr("choose train.optimizer.kind adamw"));
   EXPECT_THAT(refused(OptionsOf({.experts = 2}), 2), HasSubstr("or family moe"));
   EXPECT_THAT(refused(OptionsOf({.family = ModelFamily::kMoe, .experts = 3}), 2),
               HasSubstr("divides both the"));
-  EXPECT_THAT(refused(OptionsOf({.part = Part::kLast, .tied = true}), 2),
-              HasSubstr("choose model.tied false"));
 }
 
 TEST(Group, AWrongCallEndsNothing) {

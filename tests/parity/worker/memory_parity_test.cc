@@ -80,8 +80,12 @@ class CountingAllocator final : public c10::Allocator {
 TEST(OptimizerMemory, IsWhatThePlanSays) {
   CountingAllocator& allocator = CountingAllocator::Installed();
   for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kMuon}) {
-    for (const MomentDtype moments : {MomentDtype::kFp32, MomentDtype::kBf16}) {
+    for (const auto& one : {std::pair(MomentDtype::kFp32, 1u), std::pair(MomentDtype::kBf16, 1u),
+                            std::pair(MomentDtype::kFp32, 2u)}) {
+      const MomentDtype moments = one.first;
+      const uint32_t ranks = one.second;
       RunSpec spec;
+      spec.group.tensor = ranks;
       spec.model.layers = 2;
       spec.model.hidden = 256;
       spec.model.heads = 8;
@@ -94,15 +98,28 @@ TEST(OptimizerMemory, IsWhatThePlanSays) {
       options.train = spec.train;
       options.first = options.last = false;
       options.layers = 2;
+      options.group.tensor = ranks;
+      if (ranks > 1) options.ranks.resize(ranks);
       const int64_t before = allocator.live_bytes();
-      const auto stage = worker::Stage::Create(options);
+      const auto stage = ranks > 1
+                             ? worker::MakeGroupStage(options, worker::CommunicatorsFor(options))
+                             : worker::Stage::Create(options);
       ASSERT_TRUE(stage.ok()) << stage.status();
       const int64_t width = moments == MomentDtype::kBf16 ? 2 : 4;
+      const auto of_stage = [](const RunSpec& of) {
+        return static_cast<int64_t>(coordinator::StageMoments(of, 256, 2, false, false));
+      };
+      // A rank has two for each parameter, and fewer for matrices of blocks, which ranks divide.
+      RunSpec adamw = spec;
+      adamw.train.optimizer.kind = OptimizerKind::kAdamW;
+      const auto of_rank = [&](const RunSpec& of) {
+        const auto all =
+            static_cast<int64_t>(coordinator::RankParameters(of, 256, 2, false, false));
+        return 2 * all - (of_stage(adamw) - of_stage(of)) / of.group.tensor;
+      };
       const auto of_parameters =
-          static_cast<int64_t>(coordinator::StageParameters(spec.model, 256, 2, false, false)) * 4;
-      const auto numbers =
-          static_cast<int64_t>(coordinator::StageMoments(spec, 256, 2, false, false));
-      EXPECT_EQ(allocator.live_bytes() - before, of_parameters + numbers * width);
+          static_cast<int64_t>(coordinator::RankParameters(spec, 256, 2, false, false)) * 4;
+      EXPECT_EQ(allocator.live_bytes() - before, ranks * (of_parameters + of_rank(spec) * width));
 
       const codec::Shape shape = BoundaryShape(spec);
       const std::vector<float> values(shape.elements(), 0.5f);
@@ -115,21 +132,16 @@ TEST(OptimizerMemory, IsWhatThePlanSays) {
       const int64_t passing = allocator.TakePeak() - waiting;
 
       // All but parameters, gradients, moments and snapshots, beside that of AdamW.
-      const auto rest = [](const RunSpec& of) {
-        const int64_t bytes = of.train.optimizer.moments == MomentDtype::kBf16 ? 2 : 4;
+      const int64_t snapshots = ranks > 1 ? 3 : 2;
+      const auto rest = [&](const RunSpec& of) {
         return static_cast<int64_t>(coordinator::MemoryOf(of, 256, 2, false, false).fixed) -
-               (bytes + 2 * 4) *
-                   static_cast<int64_t>(coordinator::StageMoments(of, 256, 2, false, false));
+               width * of_rank(of) - snapshots * 4 * of_stage(of) / ranks;
       };
-      const int64_t planned = rest(spec) - rest([&] {
-                                RunSpec adamw = spec;
-                                adamw.train.optimizer.kind = OptimizerKind::kAdamW;
-                                return adamw;
-                              }());
+      const int64_t planned = ranks * (rest(spec) - rest(adamw));
       constexpr int64_t kUnplanned = int64_t{8} << 20;  // pieces of moments on a CPU
-      EXPECT_LE(passing, planned + kUnplanned) << ToString(kind) << ToString(moments);
-      EXPECT_GE(passing + kUnplanned, planned / 2) << ToString(kind) << ToString(moments);
-      RecordProperty(fmt::format("{}_{}", ToString(kind), ToString(moments)),
+      EXPECT_LE(passing, planned + kUnplanned) << ToString(kind) << ToString(moments) << ranks;
+      EXPECT_GE(passing + kUnplanned, planned / 2) << ToString(kind) << ToString(moments) << ranks;
+      RecordProperty(fmt::format("{}_{}_{}", ToString(kind), ToString(moments), ranks),
                      fmt::format("{} of {}", passing, planned));
     }
   }

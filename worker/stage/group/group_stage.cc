@@ -19,7 +19,9 @@
 #include "worker/stage/group/rank_threads.h"
 #include "worker/stage/group/shared_reader.h"
 #include "worker/stage/group/shares.h"
+#include "worker/stage/group/tied_shares.h"
 #include "worker/stage/network_stage.h"
+#include "worker/stage/replay_stage.h"
 #include "worker/stage/replicas/host_threads.h"
 #include "worker/stage/snapshot/snapshot_shards.h"
 
@@ -43,20 +45,11 @@ Status CheckGroup(const StageOptions& options) {
         "expected a device for each of group.tensor's {} ranks, at least 2, got {}",
         options.group.tensor, options.ranks.size());
   }
-  if (options.train.optimizer.kind == OptimizerKind::kMuon) {
-    return refuse("muon needs whole matrices, and no rank of a group has them",
-                  "choose train.optimizer.kind adamw, or group.tensor 1");
-  }
-  if (options.replay) return refuse("a replay computes nothing", "choose group.tensor 1");
-  if (options.model.TrainsTiedMatrix() && options.first != options.last) {
-    return refuse("embedding and head of different stages share a matrix",
-                  "choose model.tied false, pipeline.stages 1 or group.tensor 1");
-  }
   const GroupSpec& group = options.group;
   if (const bool experts = options.model.has_experts();
-      (group.sequence || experts) && options.model.context % options.ranks.size() != 0) {
-    return refuse(fmt::format("{}: ranks have equally many of model.context's {} tokens",
-                              experts ? "experts" : "sequence", options.model.context),
+      (group.sequence || experts) && options.slice_tokens() % options.ranks.size() != 0) {
+    return refuse(fmt::format("{}: ranks have equally many of a slice's {} tokens",
+                              experts ? "experts" : "sequence", options.slice_tokens()),
                   experts ? "choose a number of ranks that divides them"
                           : "choose a number of ranks that divides them, or sequence false");
   }
@@ -82,6 +75,11 @@ Status CheckGroup(const StageOptions& options) {
     return refuse("a rank's own channels are of all tokens", "choose sequence false or p 1");
   }
   if (group.shared_channels == 1) return absl::OkStatus();
+  if (options.train.optimizer.kind == OptimizerKind::kMuon) {
+    return refuse(
+        "muon updates whole matrices, and ranks with channels of their own have no whole ones",
+        "choose p 1, or train.optimizer.kind adamw");
+  }
   if (options.model.lora) {
     return refuse("train.lora adapts a published model, which has no channels of ranks' own",
                   "choose p 1, or no lora");
@@ -102,7 +100,7 @@ Status CheckGroup(const StageOptions& options) {
 }
 
 RankGroup::Kind KindOf(const StageOptions& options, const RankCommunicators& ranks) {
-  const GroupCollective backward = options.group.backward;
+  const GroupCollective backward = options.group.backward.what;
   return {.sequence = options.group.sequence,
           .hidden = options.model.hidden,
           .shared_channels = SharedChannels(options.model, options.group),
@@ -125,23 +123,31 @@ void CountUse(RankCommunicators* ranks) {
                                                   : Counted(raw.backward, ranks->use);
 }
 
+// The ranks themselves, which a stage and its twin share: their calls come one after another.
+struct Crew {
+  Crew(std::unique_ptr<collective::Rendezvous> opened, size_t ranks)
+      : rendezvous(std::move(opened)), groups(ranks), threads(static_cast<uint32_t>(ranks)) {}
+
+  const std::unique_ptr<collective::Rendezvous> rendezvous;
+  std::vector<std::unique_ptr<RankGroup>> groups;  // by rank
+  RankThreads threads;
+};
+
 class GroupStage final : public Stage {
  public:
-  GroupStage(const StageOptions& options, Shares shares,
-             std::unique_ptr<collective::Rendezvous> rendezvous)
+  GroupStage(const StageOptions& options, Shares shares, std::shared_ptr<Crew> crew)
       : options_(options),
         shares_(std::move(shares)),
         joined_(shares_, HostThreads(options)),
-        rendezvous_(std::move(rendezvous)),
-        ranks_(options.ranks.size()),
-        threads_(static_cast<uint32_t>(options.ranks.size())) {}
+        crew_(std::move(crew)),
+        ranks_(options.ranks.size()) {}
 
   Status Start(const MakeCommunicators& make_communicators) {
     const Deadline deadline = Deadline::After(kJoinLimit);
-    return All([&](uint32_t rank) -> Status {
+    LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
       LH_ASSIGN_OR_RETURN(
           std::shared_ptr<collective::Member> member,
-          collective::Member::Join(rendezvous_->id(),
+          collective::Member::Join(crew_->rendezvous->id(),
                                    {.rank = rank, .size = static_cast<uint32_t>(ranks_.size())},
                                    deadline));
       auto communicators = make_communicators(member, options_.ranks[rank], deadline);
@@ -152,7 +158,7 @@ class GroupStage final : public Stage {
       const bool recordable = communicators->recordable;
       CountUse(&*communicators);
       const RankGroup::Kind kind = KindOf(options_, *communicators);
-      ranks_[rank].group =
+      crew_->groups[rank] =
           std::make_unique<RankGroup>(kind, *std::move(communicators), std::move(member));
       StageOptions own = options_;
       own.device = options_.ranks[rank];
@@ -160,38 +166,41 @@ class GroupStage final : public Stage {
       // Otherwise this rank's copy of the boundary would queue on rank 0's stream behind
       // collectives that wait for this rank: a deadlock.
       if (own.device != own.ranks.front()) ReadApartFrom(TorchDevice(own.ranks.front()));
-      LH_ASSIGN_OR_RETURN(ranks_[rank].stage, MakeNetworkStage(own, ranks_[rank].group.get()));
+      LH_ASSIGN_OR_RETURN(ranks_[rank], MakeNetworkStage(own, crew_->groups[rank].get()));
       return absl::OkStatus();
-    });
+    }));
+    std::vector<TiedMatrix*> tied;
+    for (const auto& rank : ranks_) tied.push_back(rank->tied_matrix());
+    tied_ = JoinTied(std::move(tied), [this](const auto& call) { return All(call); });
+    return absl::OkStatus();
   }
 
   Status PreparePasses(uint32_t in_flight) override {
-    return All([&](uint32_t rank) { return ranks_[rank].stage->PreparePasses(in_flight); });
+    return All([&](uint32_t rank) { return ranks_[rank]->PreparePasses(in_flight); });
   }
   StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& input) override {
-    return Passed([&](uint32_t rank) { return ranks_[rank].stage->Forward(slice, input); });
+    return Passed([&](uint32_t rank) { return ranks_[rank]->Forward(slice, input); });
   }
-  StatusOr<double> Loss(Slice slice) const override { return ranks_[0].stage->Loss(slice); }
+  StatusOr<double> Loss(Slice slice) const override { return ranks_[0]->Loss(slice); }
   StatusOr<std::optional<BoundaryTensor>> Backward(
       Slice slice, const codec::TensorView& output_gradient) override {
-    return Passed(
-        [&](uint32_t rank) { return ranks_[rank].stage->Backward(slice, output_gradient); });
+    return Passed([&](uint32_t rank) { return ranks_[rank]->Backward(slice, output_gradient); });
   }
   StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& input,
                                                    double* loss) override {
     std::vector<double> losses(ranks_.size());
     LH_ASSIGN_OR_RETURN(std::optional<BoundaryTensor> output, Passed([&](uint32_t rank) {
-                          return ranks_[rank].stage->Evaluate(slice, input, &losses[rank]);
+                          return ranks_[rank]->Evaluate(slice, input, &losses[rank]);
                         }));
     if (options_.last) *loss = losses[0];
     return output;
   }
-  PreferenceSums TakePreferences() override { return ranks_[0].stage->TakePreferences(); }
+  PreferenceSums TakePreferences() override { return ranks_[0]->TakePreferences(); }
   StatusOr<std::vector<float>> EvaluateLogits(Slice slice, const Input& input,
                                               std::span<const Place> places) override {
     std::vector<std::vector<float>> parts(ranks_.size());
     LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
-      LH_ASSIGN_OR_RETURN(parts[rank], ranks_[rank].stage->EvaluateLogits(slice, input, places));
+      LH_ASSIGN_OR_RETURN(parts[rank], ranks_[rank]->EvaluateLogits(slice, input, places));
       return absl::OkStatus();
     }));
     // Each rank knows its share of the vocabulary.
@@ -206,7 +215,7 @@ class GroupStage final : public Stage {
   StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override {
     std::vector<double> own(ranks_.size());
     LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
-      LH_ASSIGN_OR_RETURN(const SquaredNorm norm, ranks_[rank].stage->AddSquaredGradientNorm(0));
+      LH_ASSIGN_OR_RETURN(const SquaredNorm norm, ranks_[rank]->AddSquaredGradientNorm(0));
       own[rank] = norm.own;
       return absl::OkStatus();
     }));
@@ -219,21 +228,21 @@ class GroupStage final : public Stage {
     return All([&](uint32_t rank) -> Status {
       // The norm has been computed, so all gradients are there, and a faulty message is known by
       // now.
-      const RankCommunicators& ranks = ranks_[rank].group->communicators();
+      const RankCommunicators& ranks = crew_->groups[rank]->communicators();
       for (const auto& communicator : {ranks.exact, ranks.forward, ranks.backward}) {
         LH_RETURN_IF_ERROR(communicator->fault());
       }
-      return ranks_[rank].stage->OptimizerStep(step, learning_rate, gradient_scale);
+      return ranks_[rank]->OptimizerStep(step, learning_rate, gradient_scale);
     });
   }
   Status SkipStep(Step step) override {
-    return All([&](uint32_t rank) { return ranks_[rank].stage->SkipStep(step); });
+    return All([&](uint32_t rank) { return ranks_[rank]->SkipStep(step); });
   }
   StatusOr<std::vector<SharedParameter>> SharedParameters(SharedIn memory) override {
     LH_CHECK(memory == SharedIn::kHost, "parameters of ranks are put together in host memory");
     std::vector<std::vector<SharedParameter>> of_ranks(ranks_.size());
     LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
-      LH_ASSIGN_OR_RETURN(of_ranks[rank], ranks_[rank].stage->SharedParameters(memory));
+      LH_ASSIGN_OR_RETURN(of_ranks[rank], ranks_[rank]->SharedParameters(memory));
       return absl::OkStatus();
     }));
     return joined_.Join(std::move(of_ranks));
@@ -241,19 +250,33 @@ class GroupStage final : public Stage {
   Status EndSharedStep(Step step) override {
     return All([&](uint32_t rank) {
       joined_.Cut(rank);
-      return ranks_[rank].stage->EndSharedStep(step);
+      return ranks_[rank]->EndSharedStep(step);
     });
   }
   Status TakeSharedValues() override {
     return All([&](uint32_t rank) {
       joined_.Cut(rank);
-      return ranks_[rank].stage->TakeSharedValues();
+      return ranks_[rank]->TakeSharedValues();
     });
+  }
+  StatusOr<std::unique_ptr<Stage>> MakeTwin() const override {
+    auto twin = std::make_unique<GroupStage>(options_, shares_, crew_);
+    LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
+      LH_ASSIGN_OR_RETURN(twin->ranks_[rank], ranks_[rank]->MakeTwin());
+      return absl::OkStatus();
+    }));
+    return twin;
+  }
+  Status TakeTurnFrom(Stage* twin) override {
+    auto* const other = dynamic_cast<GroupStage*>(twin);
+    LH_CHECK(other != nullptr && other->crew_ == crew_, "a group takes its turn from its twin");
+    return All(
+        [&](uint32_t rank) { return ranks_[rank]->TakeTurnFrom(other->ranks_[rank].get()); });
   }
   StatusOr<StageSnapshot> Snapshot() const override {
     std::vector<StageSnapshot> parts(ranks_.size());
     LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
-      LH_ASSIGN_OR_RETURN(parts[rank], ranks_[rank].stage->Snapshot());
+      LH_ASSIGN_OR_RETURN(parts[rank], ranks_[rank]->Snapshot());
       return absl::OkStatus();
     }));
     return shares_.Join(parts);
@@ -266,37 +289,38 @@ class GroupStage final : public Stage {
     }
     return All([&](uint32_t rank) -> Status {
       LH_ASSIGN_OR_RETURN(const StageSnapshot part, shares_.Cut(snapshot, rank));
-      return ranks_[rank].stage->Restore(part);
+      return ranks_[rank]->Restore(part);
     });
   }
   Status Load(const ReadParameter& read) override {
     SharedReader reader(shares_, read, static_cast<uint32_t>(ranks_.size()));
     return All([&](uint32_t rank) -> Status {
-      Status status = ranks_[rank].stage->Load(reader.OfRank(rank));
+      Status status = ranks_[rank]->Load(reader.OfRank(rank));
       if (!status.ok()) reader.End();
       return status;
     });
   }
   Status DropStep() override {
     // Ranks may have given up a pass at different places: an ended group cannot go on.
-    LH_RETURN_IF_ERROR(ranks_[0].group->status());
-    return All([&](uint32_t rank) { return ranks_[rank].stage->DropStep(); });
+    LH_RETURN_IF_ERROR(crew_->groups[0]->status());
+    return All([&](uint32_t rank) { return ranks_[rank]->DropStep(); });
   }
-  uint64_t steps() const override { return ranks_[0].stage->steps(); }
+  uint64_t steps() const override { return ranks_[0]->steps(); }
+  TiedMatrix* tied_matrix() override { return tied_.get(); }
   // Routing is the same on all ranks, so rank 0 knows the tokens of every expert.
   std::vector<std::vector<int64_t>> TokensOfExperts() const override {
-    return ranks_[0].stage->TokensOfExperts();
+    return ranks_[0]->TokensOfExperts();
   }
 
   CollectiveUse collectives() const override {
     CollectiveUse use;
-    const RankCommunicators& first = ranks_[0].group->communicators();
+    const RankCommunicators& first = crew_->groups[0]->communicators();
     use.forward = first.forward->Describe();
     use.backward = first.backward->Describe();
     double seconds = 0;
-    for (const Rank& rank : ranks_) {
-      const RankUse& own = *rank.group->communicators().use;
-      const collective::Blobs* const blobs = rank.group->communicators().blobs;
+    for (const std::unique_ptr<RankGroup>& group : crew_->groups) {
+      const RankUse& own = *group->communicators().use;
+      const collective::Blobs* const blobs = group->communicators().blobs;
       const auto sent = [&](collective::Op op) {
         return own.SentBytes(op) + (blobs == nullptr ? 0 : blobs->sent_bytes(op));
       };
@@ -319,32 +343,27 @@ class GroupStage final : public Stage {
   }
   uint64_t peak_memory_bytes() const override {
     uint64_t most = 0;
-    for (const Rank& rank : ranks_) most = std::max(most, rank.stage->peak_memory_bytes());
+    for (const auto& rank : ranks_) most = std::max(most, rank->peak_memory_bytes());
     return most;
   }
   // Ranks on the CPU share its memory. GPUs have their own, and the fullest one counts.
   uint64_t memory_bytes() const override {
     uint64_t sum = 0, most = 0;
-    for (const Rank& rank : ranks_) {
-      sum += rank.stage->memory_bytes();
-      most = std::max(most, rank.stage->memory_bytes());
+    for (const auto& rank : ranks_) {
+      sum += rank->memory_bytes();
+      most = std::max(most, rank->memory_bytes());
     }
     return options_.device.cuda_index ? most : sum + joined_.memory_bytes();
   }
 
  private:
-  struct Rank {
-    std::unique_ptr<RankGroup> group;
-    std::unique_ptr<Stage> stage;
-  };
-
   // Runs `call` on every rank at once. A rank that fails ends the group, because the others wait
   // for it.
   Status All(const std::function<Status(uint32_t rank)>& call) const {
-    const std::vector<Status> results = threads_.Run([&](uint32_t rank) {
+    const std::vector<Status> results = crew_->threads.Run([&](uint32_t rank) {
       Status status = call(rank);
-      if (!status.ok() && !IsOfCaller(status) && ranks_[rank].group) {
-        ranks_[rank].group->End(status);
+      if (!status.ok() && !IsOfCaller(status) && crew_->groups[rank]) {
+        crew_->groups[rank]->End(status);
       }
       return status;
     });
@@ -376,9 +395,9 @@ class GroupStage final : public Stage {
   const StageOptions options_;
   const Shares shares_;
   JoinedParameters joined_;  // of SharedParameters
-  const std::unique_ptr<collective::Rendezvous> rendezvous_;
-  std::vector<Rank> ranks_;
-  mutable RankThreads threads_;
+  const std::shared_ptr<Crew> crew_;
+  std::vector<std::unique_ptr<Stage>> ranks_;  // each rank's stage over its share
+  std::unique_ptr<TiedMatrix> tied_;           // or null
 };
 
 }  // namespace
@@ -386,13 +405,17 @@ class GroupStage final : public Stage {
 StatusOr<std::unique_ptr<Stage>> MakeGroupStage(const StageOptions& options,
                                                 const MakeCommunicators& make_communicators) {
   LH_RETURN_IF_ERROR(CheckGroup(options));
+  // Its times are those of all ranks together.
+  if (options.replay) return MakeReplayStage(options);
   LH_ASSIGN_OR_RETURN(Shares shares,
                       Shares::Of(options.model, options.parameters(),
                                  {.count = static_cast<uint32_t>(options.ranks.size()),
                                   .experts = options.group.expert}));
   LH_ASSIGN_OR_RETURN(std::unique_ptr<collective::Rendezvous> rendezvous,
                       collective::Rendezvous::Open());
-  auto stage = std::make_unique<GroupStage>(options, std::move(shares), std::move(rendezvous));
+  auto stage = std::make_unique<GroupStage>(
+      options, std::move(shares),
+      std::make_shared<Crew>(std::move(rendezvous), options.ranks.size()));
   LH_RETURN_IF_ERROR(stage->Start(make_communicators));
   return stage;
 }

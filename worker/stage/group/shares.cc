@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "worker/stage/optimizer/optimizer.h"
@@ -98,8 +99,11 @@ std::vector<NamedArray> Shares::JoinArrays(std::span<const StageSnapshot> parts,
             wholes[place->second].array.values);
     }
   }
-  // In the order of a stage with one rank, so that a checkpoint fits any number of ranks.
-  std::ranges::stable_sort(wholes, {}, [](const Whole& whole) { return whole.shared->place; });
+  // In the order of a stage with one rank, so that a checkpoint fits any number of ranks. Muon has
+  // the momenta of its matrices before AdamW's state of the others (optimizer/muon.h).
+  std::ranges::stable_sort(wholes, {}, [](const Whole& whole) {
+    return std::pair(!whole.array.name.ends_with(kMomentum), whole.shared->place);
+  });
   std::vector<NamedArray> joined;
   for (Whole& whole : wholes) joined.push_back(std::move(whole.array));
   return joined;

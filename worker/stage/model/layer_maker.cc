@@ -32,10 +32,12 @@ LayerMaker::LayerMaker(const ModelSpec& spec, std::vector<model::PlacedParameter
       group_(group) {
   for (const model::PlacedParameter& placed : wanted_) {
     if (group == nullptr) break;
-    auto share = model::ShareOf(spec, placed.parameter, group->rank(),
-                                {.count = group->size(), .experts = group->kind().experts});
+    const model::Ranks ranks = {.count = group->size(), .experts = group->kind().experts};
+    auto share = model::ShareOf(spec, placed.parameter, group->rank(), ranks);
     ThrowIfError(share.status());
     shares_.push_back(*std::move(share));
+    const bool trains = placed.parameter.is_block_matrix() && !placed.parameter.frozen;
+    parts_.push_back(trains ? MatrixParts::Of(spec, placed.parameter, ranks) : nullptr);
   }
   dequantized_ = MakeDequantizedMemory();
 }
@@ -179,6 +181,7 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
        .value = value,
        .decays = parameter.decays(),
        .block_matrices = parameter.is_block_matrix() ? parameter.split.stacked : 0,
+       .parts = group_ == nullptr ? nullptr : parts_[index],
        .tied = parameter.is_tied(),
        .counted_elsewhere = wanted_[index].repeated || IsCountedByOther(index),
        .summed = SummedInGroup(index),

@@ -16,6 +16,7 @@
 
 #include "run/model/family.h"
 #include "run/model/share.h"
+#include "worker/stage/group/matrix_parts.h"
 #include "worker/stage/group/rank_group.h"
 #include "worker/stage/model/adapter_switch.h"
 #include "worker/stage/model/dropout.h"
@@ -32,6 +33,9 @@ struct Parameter {
   // For a matrix of a block: number of matrices that are stacked in its rows (3 for fused q, k, v).
   // 0 for other parameters.
   uint32_t block_matrices = 0;
+  // For a matrix of a block in a group, if ranks hold different parts of it: how they divide it.
+  // Null: this rank holds all of it.
+  std::shared_ptr<const MatrixParts> parts = nullptr;
   bool tied = false;  // it is embedding and head of a tied model (run/model/parameter.h)
   // True: another stage or rank holds the same numbers, and counts them in the gradient norm.
   bool counted_elsewhere = false;
@@ -246,6 +250,8 @@ class LayerMaker {
   const std::unique_ptr<AdapterSwitch> adapters_ = std::make_unique<AdapterSwitch>();
   const RankGroup* const group_;
   std::vector<model::Share> shares_;                // in a group; same order as `wanted_`
+  // In a group, as Parameter::parts; same order as `wanted_`.
+  std::vector<std::shared_ptr<const MatrixParts>> parts_;
   std::vector<at::Tensor> made_;                    // same order as `wanted_`
   std::unique_ptr<DequantizedMemory> dequantized_;  // or null
   // Same order as `made_`; null for parameters that are not quantized.

@@ -7,17 +7,25 @@
 // Moonshot), so one learning rate and weight decay serve both. Matrices that are stacked in one
 // parameter (queries, keys and values) are updated separately.
 //
+// In a group the matrices that ranks hold in parts are dealt out: each is put together on one rank,
+// which computes its update and sends every rank its part (group/matrix_parts.h). An update is that
+// of the whole matrix, so it does not depend on the number of ranks but for rounding. Matrices that
+// a rank holds whole are updated by each rank that holds them.
+//
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "run/file/run_spec.h"
+#include "worker/stage/group/matrix_parts.h"
 #include "worker/stage/model/layers.h"
 #include "worker/stage/optimizer/adamw.h"
 #include "worker/stage/optimizer/optimizer.h"
@@ -32,7 +40,9 @@ at::Tensor Orthogonalized(const at::Tensor& matrices, at::ScalarType compute_typ
 
 class Muon final : public Optimizer {
  public:
-  Muon(const TrainSpec& train, const std::vector<Parameter>& parameters);
+  // `group`: as for Optimizer::Create.
+  Muon(const TrainSpec& train, const std::vector<Parameter>& parameters,
+       const RankGroup* group = nullptr);
 
   void Step(uint64_t step, double learning_rate, double gradient_scale) override;
   void MoveTo(const std::vector<Parameter>& parameters) override;
@@ -44,16 +54,25 @@ class Muon final : public Optimizer {
   struct Matrix {
     std::string name;  // of the parameter
     at::Tensor value;
-    int64_t stacked = 1;  // number of matrices in `value`
+    int64_t stacked = 1;            // number of matrices in `value`
+    int64_t rows = 0, columns = 0;  // of each of them, whole
     double weight_decay = 0;
     at::Tensor momentum;
+    std::shared_ptr<const MatrixParts> parts;  // as in Parameter
   };
-  void Update(const Matrix& matrix, uint64_t step, double learning_rate,
-              double gradient_scale) const;
+  // Adds the gradient to the momentum and returns Nesterov's sum of both, fp32.
+  at::Tensor AddToMomentum(const Matrix& matrix, uint64_t step, double gradient_scale) const;
+  // Returns the orthogonal matrices for `sum`, the whole of what AddToMomentum returned.
+  static at::Tensor OrthogonalOf(const Matrix& matrix, const at::Tensor& sum);
+  // `orthogonal`: this rank's part of OrthogonalOf.
+  static void Apply(const Matrix& matrix, const at::Tensor& orthogonal, double learning_rate);
 
   const OptimizerSpec spec_;
   const uint64_t seed_;
+  const RankGroup* const group_;
   std::vector<Matrix> matrices_;
+  // Indices of the matrices that ranks hold in parts, the largest first.
+  std::vector<size_t> in_parts_;
   AdamW others_;
   std::vector<Moment> moments_;
 };

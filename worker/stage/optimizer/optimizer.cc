@@ -16,11 +16,12 @@ std::vector<Parameter> Optimizer::SteppedOf(const std::vector<Parameter>& all) {
 }
 
 std::unique_ptr<Optimizer> Optimizer::Create(const TrainSpec& train,
-                                             const std::vector<Parameter>& all) {
+                                             const std::vector<Parameter>& all,
+                                             const RankGroup* group) {
   const std::vector<Parameter> parameters = SteppedOf(all);
   switch (train.optimizer.kind) {
     case OptimizerKind::kMuon:
-      return std::make_unique<Muon>(train, parameters);
+      return std::make_unique<Muon>(train, parameters, group);
     case OptimizerKind::kAdamW:
       break;
   }

@@ -37,9 +37,11 @@ class Optimizer {
   // Returns the parameters that an optimizer updates: all except the biases that balance experts.
   static std::vector<Parameter> SteppedOf(const std::vector<Parameter>& all);
   // Makes the optimizer that `train` names, for the parameters SteppedOf(parameters). The optimizer
-  // keeps references to their values.
+  // keeps references to their values. `group`: the group of the rank that holds them; null: one
+  // rank holds all. In a group all ranks must call Step together.
   static std::unique_ptr<Optimizer> Create(const TrainSpec& train,
-                                           const std::vector<Parameter>& parameters);
+                                           const std::vector<Parameter>& parameters,
+                                           const RankGroup* group = nullptr);
   virtual ~Optimizer() = default;
 
   // Updates the parameters with their accumulated gradients, multiplied by `gradient_scale`. Does

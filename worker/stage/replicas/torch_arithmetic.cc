@@ -74,6 +74,9 @@ class TorchArithmetic final : public replicas::Arithmetic {
   Status Copy(std::span<const float> from, std::span<float> to) override {
     return Do([&] { Over(to).copy_(Over(from)); });
   }
+  Status Fill(float value, std::span<float> numbers) override {
+    return Do([&] { Over(numbers).fill_(value); });
+  }
   StatusOr<double> SumOfSquares(std::span<const std::span<const float>> numbers) override {
     return Do([&]() -> StatusOr<double> {
       std::vector<at::Tensor> squares;

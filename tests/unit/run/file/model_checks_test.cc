@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -273,6 +274,22 @@ TEST(ModelFields, FoldersThatDoNotFit) {
             "run.yaml:2:56: model.kv_heads: the model in qwen has another; leave it out");
   EXPECT_EQ(error(Qwen(false), "{ from: qwen, preset: gpt2 }"),
             "run.yaml:2:30: model.preset: model.from says what the model is; leave preset out");
+  // Ranks with channels of their own are another model for each number of them.
+  FoundModel of_ranks = Qwen(false);
+  of_ranks.ranks = 2;
+  of_ranks.shared_channels = 0.5;
+  EXPECT_EQ(error(of_ranks, "{ from: qwen }"),
+            "run.yaml:2:16: model.from: the model in qwen was trained by 2 ranks with group.p 0.5, "
+            "and is another one with group: { tensor: 1, p: 1 }; expected group: { tensor: 2, p: "
+            "0.5 }");
+  const std::vector<std::string> same = {"group={ tensor: 2, p: 0.5 }"};
+  const auto fits = ParseFrom(of_ranks, "{ from: qwen }", same);
+  ASSERT_TRUE(fits.ok()) << fits.status();
+  // The coordinator reads no folder.
+  EXPECT_TRUE(ParseRunSpec(ToYaml(*fits), "again.yaml", {}).ok());
+  const auto published = ParseFrom(Qwen(false), "{ from: qwen }", same);
+  EXPECT_THAT(std::string(Message(published.status())),
+              ::testing::HasSubstr("group.p: the model in qwen has no channels of ranks' own"));
   FoundModel window = Qwen(false);
   window.model.window = 4096;
   window.model.window_from = 12;

@@ -103,9 +103,10 @@ TEST(RunSpec, StepsThatCannotOverlap) {
   EXPECT_EQ(with({}), "no error");
   EXPECT_EQ(with({"pipeline.slices=4", "pipeline.depth=2"}), "no error");
   EXPECT_EQ(with({"links.forward=predict/gauss"}), "no error");
+  EXPECT_EQ(with({"group.tensor=2"}), "no error");
+  EXPECT_EQ(with({"group.tensor=auto", "pipeline.slices=auto"}), "no error");
   const std::pair<std::vector<std::string>, std::string> refused[] = {
       {{"pipeline.replicas=2"}, "replicas (pipeline.replicas) exchange gradients"},
-      {{"group.tensor=2"}, "ranks of a stage (group.tensor) step it together"},
       {{"links.workers={ w: { backward: aqsgd } }"}, "what the codec aqsgd remembers is saved"},
       {{"model={ family: moe, experts: 4, experts_per_token: 2, expert_intermediate: 64 }"},
        "family moe balances experts between two steps"},
@@ -134,8 +135,8 @@ TEST(RunSpec, SlicesThatCannotBe) {
     EXPECT_EQ(with({slices, "links.forward=predict/gauss"}), "no error");
     EXPECT_TRUE(absl::StrContains(with({slices, "links.workers={ w: { backward: aqsgd } }"}),
                                   "because the codec aqsgd knows samples whole"));
-    EXPECT_TRUE(absl::StrContains(with({slices, "group.tensor=2"}),
-                                  "because ranks of a stage (group.tensor) exchange microbatches"));
+    EXPECT_EQ(with({slices, "group.tensor=2"}), "no error");
+    EXPECT_EQ(with({slices, "group={ tensor: 2, sequence: true }"}), "no error");
     EXPECT_TRUE(
         absl::StrContains(with({slices,
                                 "model={ family: moe, experts: 4, experts_per_token: 2, "
@@ -143,6 +144,10 @@ TEST(RunSpec, SlicesThatCannotBe) {
                           "because family moe balances experts over all tokens of a microbatch"));
   }
   EXPECT_EQ(with({"pipeline.slices=1", "links.forward=predict/gauss"}), "no error");
+  EXPECT_TRUE(absl::StrContains(
+      with({"pipeline.slices=128", "model.heads=4", "group={ tensor: 4, sequence: true }"}),
+      "pipeline.slices: with group.sequence the 4 ranks of group.tensor have equally many of a "
+      "slice's tokens, and do not divide the 2 of each of 128 slices"));
 }
 
 // What holds two values against each other does so beside a third that is wrong, and says nothing

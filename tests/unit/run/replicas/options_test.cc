@@ -16,6 +16,8 @@ TEST(ReplicaOptions, SayThemselvesWithEveryKey) {
       {"sdp4bit:feedback=on", "sdp4bit:feedback=on"},
       {"tagc", "tagc:keep=0.0125,least=65536"},
       {"tagc:least=0,keep=0.1", "tagc:keep=0.1,least=0"},
+      {"tagc:owner=dense", "tagc:keep=0.0125,least=65536"},
+      {"tagc:owner=sparse", "tagc:keep=0.0125,least=65536,owner=sparse"},
       {"local-sgd:delay=0.5", "local-sgd:steps=20,delay=0.5,rate=0.7,momentum=0.9,feedback=on"}};
   for (const auto& [text, full] : texts) {
     const auto options = ParseGradients(text);
@@ -34,7 +36,8 @@ TEST(ReplicaOptions, RefuseWithWhatMayBeSaid) {
   };
   EXPECT_THAT(gradients("tacg"), AllOf(HasSubstr("'tacg'"), HasSubstr("did you mean 'tagc'?")));
   EXPECT_THAT(gradients("bf16:keep=1"), HasSubstr("bf16 has no keys"));
-  EXPECT_THAT(gradients("tagc:feedback=on"), HasSubstr("but keep, least"));
+  EXPECT_THAT(gradients("tagc:feedback=on"), HasSubstr("but keep, least, owner"));
+  EXPECT_THAT(gradients("tagc:owner=none"), HasSubstr("dense or sparse, not 'none'"));
   EXPECT_THAT(gradients("tagc:keep=0.5"), HasSubstr("up to 0.25, not '0.5'"));
   EXPECT_THAT(gradients("tagc:keep=nan"), HasSubstr("not 'nan'"));
   EXPECT_THAT(gradients("sdp4bit:feedback=yes"), HasSubstr("on or off, not 'yes'"));

@@ -42,7 +42,7 @@ class HandHeld {
  public:
   static constexpr uint64_t kMatrix = 4 * kUnit, kVector = 100;
   HandHeld(uint32_t replica, std::string_view gradients_form, std::string_view parameters_form,
-           uint32_t replicas = 2)
+           uint32_t replicas = 2, bool may_skip = false)
       : gradients_{std::vector<float>(kMatrix), std::vector<float>(kVector)}, values_(gradients_) {
     // Numbers without arithmetic of fp32 in them: golden files are of these.
     uint32_t state = 12345 + replica;
@@ -58,7 +58,8 @@ class HandHeld {
                                 .gradients = ParseGradients(gradients_form).value(),
                                 .parameters = ParseParameters(parameters_form).value()});
     EXPECT_TRUE(layout.ok()) << layout.status();
-    auto made = Reducer::Create(*std::move(layout), {.replica = replica, .seed = 7}, &outbox);
+    auto made = Reducer::Create(*std::move(layout),
+                                {.replica = replica, .seed = 7, .may_skip = may_skip}, &outbox);
     EXPECT_TRUE(made.ok()) << made.status();
     reducer = *std::move(made);
   }
@@ -80,6 +81,8 @@ class HandHeld {
   }
 
   std::vector<std::vector<float>>& values() { return values_; }
+  // To change between steps.
+  std::vector<std::vector<float>>& gradients() { return gradients_; }
 
   Held outbox;
   std::unique_ptr<Reducer> reducer;

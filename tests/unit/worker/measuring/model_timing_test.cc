@@ -57,6 +57,23 @@ TEST(MeasureModel, TimesAGroupWithItsCollectives) {
   EXPECT_GT(group.head().sent().all_reduce(), 2 * kHiddenBytes);
 }
 
+// Nothing is computed: the times were measured of all ranks together.
+TEST(MeasureModel, AReplayHasTheTimesOfItsGroup) {
+  const auto times = MeasureModel(
+      TinySpec({"group.tensor=2", "validation.every=0",
+                "replay={ source: a card, layers: { block_forward: 3ms, block_backward: 5ms, "
+                "head_forward: 1ms }, codecs: real }"}),
+      256, Devices(2), MakeGroup);
+  ASSERT_TRUE(times.ok()) << times.status();
+  ASSERT_EQ(times->groups_size(), 1);
+  const v1::GroupTimes& group = times->groups(0);
+  EXPECT_EQ(group.tensor(), 2u);
+  EXPECT_EQ(group.block().forward(), 0.003);
+  EXPECT_EQ(group.block().backward(), 0.005);
+  EXPECT_EQ(group.head().forward(), 0.001);
+  EXPECT_FALSE(group.block().has_collective_seconds());
+}
+
 TEST(MeasureModel, SequenceParallelRanksGatherAndScatter) {
   const auto times =
       MeasureModel(TinySpec({"group.tensor=2", "group.sequence=true"}), 256, Devices(2), MakeGroup);

@@ -92,6 +92,18 @@ class ReplicaPair {
     return early;
   }
 
+  // Both replicas send their gradients, and then leave the step out.
+  void SkipTogether(uint64_t step) {
+    for (uint32_t r = 0; r < 2; ++r) {
+      Passes(r, step, false);
+      EXPECT_TRUE(exchanges_[r]->Begin(Step(step)).ok());
+    }
+    Deliver();
+    for (auto& exchange : exchanges_) {
+      const Status status = exchange->Skip(Step(step));
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
   // Replicas that train apart learn nothing from it.
   void Skip(uint64_t step) {
     for (uint32_t r = 0; r < 2; ++r) {
@@ -181,6 +193,34 @@ TEST_P(BesideTheBackward, GivesTheSameBits) {
     for (size_t k = 0; k < expected.parameters.size(); ++k) {
       EXPECT_EQ(snapshot.parameters[k].values, expected.parameters[k].values)
           << expected.parameters[k].name;
+    }
+  }
+}
+
+// A checkpoint of after a skipped step is that of before, with what earlier steps did not send.
+TEST(ASkippedStep, LeavesTheStateAsItWas) {
+  StageOptions options = PairOptions(Recompute::kNone, 1);
+  options.model.hidden = 128;
+  options.train.on_nonfinite = OnNonfinite::kSkip;
+  for (const char* form : {"sdp4bit:feedback=on", "tagc:keep=0.1,least=2048,owner=sparse"}) {
+    const ReplicasSpec spec{.count = 2, .gradients = *replicas::ParseGradients(form)};
+    ReplicaPair pair(options, spec);
+    pair.Train(1, false);
+    const StageSnapshot before = pair.State();
+    pair.SkipTogether(2);
+    const StageSnapshot behind = pair.State();
+    ASSERT_EQ(before.moments.size(), behind.moments.size());
+    size_t residuals = 0;
+    for (size_t k = 0; k < before.moments.size(); ++k) {
+      const NamedArray& array = before.moments[k];
+      ASSERT_EQ(array.name, behind.moments[k].name);
+      EXPECT_EQ(array.values, behind.moments[k].values) << form << ": " << array.name;
+      const bool left = std::ranges::any_of(array.values, [](float x) { return x != 0; });
+      if (array.name.find(".residual") != std::string::npos && left) ++residuals;
+    }
+    EXPECT_GT(residuals, 2u) << form;
+    for (size_t k = 0; k < before.parameters.size(); ++k) {
+      EXPECT_EQ(before.parameters[k].values, behind.parameters[k].values);
     }
   }
 }

@@ -77,10 +77,10 @@ build() { # WHAT SIMULATION
   cmake --build --preset release --parallel "$jobs" --target "$(program "$2")" >build.log 2>&1 && return
   tail -n 40 build.log >&2
   echo "run.sh: $1 does not build" >&2
-  exit 2
+  return 1
 }
-# The exit code of a simulation when a checker has found a violation.
-readonly violation=3
+# The exit code of a simulation when a checker has found a violation, and the code of one that does not build.
+readonly violation=3 unbuilt=build
 sim() { # SIMULATION SEEDS
   local arguments=(--count "$2" --jobs "$jobs")
   [ "$1" != pair ] || arguments+=(--only pair)
@@ -99,7 +99,7 @@ finding() {
 # Each file by itself: a mutation touches one of them.
 cmake --preset release -DLONGHAUL_UNITY=OFF "$@" >cmake.log 2>&1 || { cat cmake.log >&2; exit 2; }
 for one in $(for name in "${names[@]}"; do level "$name"; done | sort -u); do
-  build "the tree without a mutation" "$one"
+  build "the tree without a mutation" "$one" || exit 2
   sim "$one" 200 || { tail -n 3 out.log >&2; echo "run.sh: $one finds a violation without any mutation" >&2; exit 2; }
 done
 
@@ -108,12 +108,17 @@ printf '%-40s %-15s %8s %8s  %s\n' mutation simulation seed seconds what
 for name in "${names[@]}"; do
   patch --quiet -p1 <"$mutations/$name.patch"
   level=$(level "$name")
-  build "mutation $name" "$level"
   begin=$(date +%s.%N)
   code=0
+  : >out.log
   # A simulation of seats alone takes a hundredth of the time of one of the whole coordinator.
   [ "$level" = lead-sim ] && most=$((10 * seeds)) || most=$seeds
-  sim "$level" "$most" || code=$?
+  if build "mutation $name" "$level"; then
+    begin=$(date +%s.%N)
+    sim "$level" "$most" || code=$?
+  else
+    code="$unbuilt"
+  fi
   what=$(finding)
   if [ "$code" = "$violation" ] && [ -n "$what" ]; then
     seed=$(sed -nE 's/^(in the simulation of )?seed ([0-9]+).*/\2/p' out.log | head -n 1)
@@ -122,7 +127,11 @@ for name in "${names[@]}"; do
     seed=MISSED
     missed=$((missed + 1))
     what=$(head -n 1 "$mutations/$name.patch")
-    [ "$code" = 0 ] || what="the simulation ended with code $code, and no checker said why: $what"
+    case "$code" in
+      0) ;;
+      "$unbuilt") what="it does not build; make it anew from the code as it is: $what" ;;
+      *) what="the simulation ended with code $code, and no checker said why: $what" ;;
+    esac
   fi
   seconds=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }')
   printf '%-40s %-15s %8s %8s  %s\n' "$name" "$level" "${seed:-?}" "$seconds" "$what"

@@ -5,6 +5,6 @@
 
 namespace longhaul {
 
-std::string_view Version();  // "0.1.0"
+std::string_view Version();  // "0.2.0"
 
 }  // namespace longhaul

@@ -22,6 +22,9 @@ endif()
 if(TARGET longhaul_torch_cuda)
   install(TARGETS longhaul_torch_cuda LIBRARY DESTINATION lib)
 endif()
+# PyTorch's operators, where they were built (`--target torch_ops`): the wheel's package longhaul_codecs loads them.
+set_target_properties(longhaul_torch_ops PROPERTIES INSTALL_RPATH "$ORIGIN")
+install(TARGETS longhaul_torch_ops LIBRARY DESTINATION lib OPTIONAL)
 # What `longhaul data` runs; its packages are not brought.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/deploy/data/" DESTINATION share/longhaul/data
   FILES_MATCHING PATTERN "*.py" PATTERN "requirements.txt" PATTERN "__pycache__" EXCLUDE)

@@ -212,6 +212,14 @@ function(lh_full_cases name)
     ENVIRONMENT "GTEST_FILTER=${patterns}" FAIL_REGULAR_EXPRESSION "Running 0 tests") # patterns that match nothing any more
 endfunction()
 
+# lh_quiet_test(NAME COMMAND...): a test that holds limits of time as they are promised, with LONGHAUL_TEST_QUIET=1.
+# `tests/run.sh --full` runs these alone and one after the other, behind everything else; other parts leave them out.
+function(lh_quiet_test name)
+  add_test(NAME ${name} COMMAND ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS quiet RUN_SERIAL TRUE TIMEOUT 3600 SKIP_RETURN_CODE 77
+    ENVIRONMENT LONGHAUL_TEST_QUIET=1 FAIL_REGULAR_EXPRESSION "Running 0 tests")
+endfunction()
+
 # lh_only_in_full(targets...): `tests/run.sh --full` builds these targets (as `full`), the default build does not:
 # programs for GPUs, and benchmarks, whose tests carry the label `bench`.
 function(lh_only_in_full)

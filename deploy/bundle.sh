@@ -41,5 +41,5 @@ name=longhaul-$version-x86_64
 out=${out:-out/$name.tar.gz}
 mkdir -p "$(dirname "$out")"
 epoch=$(git log -1 --format=%ct 2>/dev/null || echo 0)
-python3 deploy/bundle/collect.py --tree "$stage/tree" --name "$name" --version "$version" \
+python3 deploy/bundle/collect.py --build "$build_dir" --tree "$stage/tree" --name "$name" --version "$version" \
   --epoch "${SOURCE_DATE_EPOCH:-$epoch}" --out "$out"

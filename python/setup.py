@@ -1,12 +1,15 @@
-"""Puts the libraries of a build into the package; all else is in pyproject.toml."""
+"""Puts the libraries of a build into the package, and the version of CMakeLists.txt; all else is in pyproject.toml."""
 import os
 import pathlib
+import re
 import shutil
 
 from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
-BUILD = pathlib.Path(os.environ.get("LONGHAUL_BUILD", pathlib.Path(__file__).resolve().parents[1] / "build" / "release"))
+SOURCE = pathlib.Path(__file__).resolve().parents[1]
+VERSION = re.search(r"project\(longhaul VERSION ([0-9.]+)", (SOURCE / "CMakeLists.txt").read_text()).group(1)
+BUILD = pathlib.Path(os.environ.get("LONGHAUL_BUILD", SOURCE / "build" / "release"))
 NEEDED, FOR_GPUS = "liblonghaul_torch_ops.so", "liblonghaul_cuda.so"
 
 
@@ -28,4 +31,4 @@ class OfThisMachine(Distribution):
         return True
 
 
-setup(cmdclass={"build_py": BuildWithLibraries}, distclass=OfThisMachine)
+setup(version=VERSION, cmdclass={"build_py": BuildWithLibraries}, distclass=OfThisMachine)

@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tarfile
 
+import notices
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 # Libraries that every system has: glibc's, and libstdc++ and libgcc, which are newer there than here.
@@ -91,6 +93,7 @@ class Bundle:
     def __init__(self, tree):
         self.tree = tree
         self.packages = {}  # name: {version, files}
+        self.compiled_with = []  # names
 
     def carry(self, source, to, mode=0o755):
         target = self.tree / to
@@ -126,15 +129,10 @@ class Bundle:
             raise Failed("there is no pip wheel in /usr/share/python-wheels; install python3-venv")
         self.carry(wheels[-1], "share/pip.whl", mode=0o644)
 
-    def carry_licences(self):
-        for name in self.packages:
-            copyright_file = pathlib.Path("/usr/share/doc") / name.split(":")[0] / "copyright"
-            if not copyright_file.exists():
-                raise Failed(f"package {name} has no {copyright_file}")
-            target = self.tree / "licences" / name.split(":")[0]
-            target.parent.mkdir(exist_ok=True)
-            shutil.copyfile(copyright_file, target)
-            target.chmod(0o644)
+    def carry_licences(self, build, name, version):
+        """Texts, a page that names all of them, and an inventory."""
+        compiled = notices.compiled_with(build, notices.targets_of(build))
+        self.compiled_with = notices.write(self.tree, name, version, self.packages, compiled)
 
     def check_versions(self):
         """No file asks for more than the oldest system has."""
@@ -156,7 +154,8 @@ class Bundle:
 
     def write_manifest(self, name, version):
         manifest = {"name": name, "version": version, "needs": self.check_versions(),
-                    "torch": "2.11", "packages": dict(sorted(self.packages.items()))}
+                    "torch": "2.11", "packages": dict(sorted(self.packages.items())),
+                    "compiled_with": sorted(self.compiled_with)}
         (self.tree / "MANIFEST.json").write_text(json.dumps(manifest, indent=1) + "\n")
         sums = "".join(
             f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(self.tree)}\n"
@@ -184,6 +183,7 @@ class Bundle:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--tree", type=pathlib.Path, required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--version", required=True)
@@ -204,7 +204,7 @@ def main():
         shutil.copyfile(HERE / "systemd" / unit, target)
         target.chmod(0o644)
     bundle.carry_pip()
-    bundle.carry_licences()
+    bundle.carry_licences(arguments.build, arguments.name, arguments.version)
     bundle.write_manifest(arguments.name, arguments.version)
     digest = bundle.pack(arguments.name, arguments.epoch, arguments.out)
     size = sum(path.stat().st_size for path in bundle.files())
@@ -215,5 +215,5 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except Failed as problem:
+    except (Failed, notices.Unknown) as problem:
         sys.exit(f"bundle: {problem}")

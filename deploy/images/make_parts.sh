@@ -43,7 +43,14 @@ done | sort -u | while read -r library; do
     *) mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library" ;;
   esac
 done
-cp -R /parts/bundle/licences /parts/bundle/MANIFEST.json $root/opt/longhaul/
+for part in licences MANIFEST.json LICENSE NOTICE THIRD_PARTY_NOTICES sbom.cdx.json; do
+  cp -R "/parts/bundle/$part" $root/opt/longhaul/
+done
+# The run time of C and C++, which an image from scratch needs besides and a bundle does not carry.
+for package in libc6 libstdc++6 libgcc-s1; do
+  cp -L "/usr/share/doc/$package/copyright" "$root/opt/longhaul/licences/$package"
+  printf '%s %s\n    in this image alone: licences/%s\n' "$package" "$(dpkg-query -W -f='${Version}' $package)" $package
+done >>$root/opt/longhaul/THIRD_PARTY_NOTICES
 printf 'root:x:0:0::/:\nlonghaul:x:1000:1000::/var/lib/longhaul:\n' >$root/etc/passwd
 printf 'root:x:0:\nlonghaul:x:1000:\n' >$root/etc/group
 printf 'hosts: files dns\n' >$root/etc/nsswitch.conf

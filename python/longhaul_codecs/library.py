@@ -9,14 +9,14 @@ VARIABLE = "LONGHAUL_TORCH_OPS"
 
 
 def find():
-    """The library that LONGHAUL_TORCH_OPS names, or the one that was installed with this package, or the checkout's."""
+    """The library that LONGHAUL_TORCH_OPS names, or the one that was installed with this package or beside it, or the checkout's."""
     named = os.environ.get(VARIABLE)
     if named:
         if not os.path.isfile(named):
             raise ImportError(f"{VARIABLE}={named}: there is no such file; expected the path of {NAME}")
         return pathlib.Path(named)
     package = pathlib.Path(__file__).resolve().parent
-    places = [package / "lib" / NAME, package.parents[1] / "build" / "release" / "lib" / NAME]
+    places = [package / "lib" / NAME, package.parent / "longhaul_programs" / "bundle" / "lib" / NAME, package.parents[1] / "build" / "release" / "lib" / NAME]
     for place in places:
         if place.is_file():
             return place

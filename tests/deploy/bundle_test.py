@@ -218,7 +218,7 @@ def check_units(bundle, folder, torch):
         for flag in re.findall(r"--[a-z-]+", flags):
             check(flag in known, daemon, "has no", flag)
     witness = (units / "longhaul-witness.service").read_text()
-    known = run(bundle / "bin" / "longhaul-coordinator", "witness", "--help").stdout
+    known = "".join(run(bundle / "bin" / "longhaul-coordinator", *words, "--help").stdout for words in ([], ["witness"]))
     flags = re.search(r"ExecStart=\S+ (witness .*)", witness).group(1)
     for flag in ("witness", *re.findall(r"--[a-z-]+", flags)):
         check(flag in known, "the witness has no", flag)
@@ -237,6 +237,23 @@ def check_units(bundle, folder, torch):
         check("longhaul" not in said.stderr, said.stderr)
         said = run(analyze, "security", "--offline=true", "--threshold=25", "--no-pager", tried)
         print(said.stdout.strip().splitlines()[-1])
+
+
+def check_notices(bundle, manifest):
+    """Software of others is named, and its licence is there, also where it is compiled into the programs."""
+    page = (bundle / "THIRD_PARTY_NOTICES").read_text()
+    inventory = json.loads((bundle / "sbom.cdx.json").read_text())
+    listed = {part["name"] for part in inventory["components"]}
+    carried = {package.split(":")[0] for package in manifest["packages"]}
+    compiled = set(manifest["compiled_with"])
+    check(listed == carried | compiled, "the inventory and the manifest differ in", listed ^ (carried | compiled))
+    # Known ones: a library, two that are headers alone, and a file of this repository.
+    check({"libgrpc++1.51", "iproute2"} <= carried and {"libcli11-dev", "nlohmann-json3-dev", "torch", "uPlot"} <= compiled,
+          "expected well-known packages, got", listed)
+    for name in sorted(listed):
+        check(f"\n{name} " in page, "THIRD_PARTY_NOTICES does not name", name)
+        check((bundle / "licences" / name).exists(), "there is no licence of", name)
+    check("Apache License" in (bundle / "LICENSE").read_text() and (bundle / "NOTICE").exists(), "LICENSE and NOTICE")
 
 
 def wait_for(what, condition):
@@ -302,6 +319,7 @@ def main():
         manifest = json.loads((bundle / "MANIFEST.json").read_text())
         for package in manifest["packages"]:
             check((bundle / "licences" / package.split(":")[0]).stat().st_size > 0, package)
+        check_notices(bundle, manifest)
         check_interrupted_install(bundle, folder, torch)
         check_units(bundle, folder, torch)
         check_sentences(bundle, folder)

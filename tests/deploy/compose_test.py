@@ -20,6 +20,7 @@ import tempfile
 SOURCE, BUILD, TORCH = (pathlib.Path(word) for word in sys.argv[1:4])
 sys.path.insert(0, str(SOURCE / "tests/multiprocess/training"))
 from training_test import DEFAULT, RUN, text_for_training, wait_for  # noqa: E402
+from requirements import without_root  # noqa: E402
 
 SKIPPED = 77
 BASE = "localhost/debian:12"
@@ -42,8 +43,6 @@ def call(*command, check=True, timeout=300, **options):
 
 def missing():
     """Why this cannot be tried here."""
-    if os.geteuid() != 0:
-        return "containers with a network of their own need root"
     for program in ("podman", "podman-compose", "runc", "debootstrap", "iptables"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
@@ -351,6 +350,8 @@ def a_worker_behind_a_published_port(folder):
 
 
 def main():
+    if os.geteuid() != 0:
+        return without_root("containers with a network of their own need root")
     reason = missing()
     if reason:
         print(f"skipped: {reason}")

@@ -18,6 +18,7 @@ import time
 SOURCE, BUILD, TORCH = (pathlib.Path(word) for word in sys.argv[1:4])
 sys.path.insert(0, str(SOURCE / "tests/multiprocess/training"))
 from training_test import DEADLINE_S, wait_for  # noqa: E402
+from requirements import rootless  # noqa: E402
 
 SKIPPED = 77
 SYSTEMS = ("bookworm", "trixie")  # Debian 12 and 13
@@ -147,7 +148,7 @@ def train(first, second):
 
 def main():
     if os.geteuid() != 0:
-        raise Skipped("chroots and network namespaces need root")
+        raise rootless("chroots and network namespaces need root", Skipped)
     if shutil.which("debootstrap") is None:
         raise Skipped("debootstrap is not installed")
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as name, joined_namespaces() as namespaces:

@@ -1,6 +1,6 @@
-"""Runs the command blocks of one page of docs/guide, in order, in one shell.
+"""Runs the command blocks of one page of docs, in order, in one shell.
 
-usage: guide_test.py SOURCE_DIR BIN_DIR PAGE.md
+usage: guide_test.py SOURCE_DIR BIN_DIR PAGE.md    # below docs/, such as guide/first_run.md
 
 The shell starts in an empty folder with links to the checkout's deploy/ and tests/ and with the
 programs on PATH. What a page starts in the background ends with the page.
@@ -292,7 +292,7 @@ def main():
         return 2
     source, programs = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
     try:
-        return run_page(source, programs, source / "docs/guide" / sys.argv[3])
+        return run_page(source, programs, source / "docs" / sys.argv[3])
     except Wrong as error:
         print(error)
         return 1

@@ -48,7 +48,7 @@ def check(page, root, errors):
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     readme = root / "README.md"
-    pages = [readme] + sorted((root / "docs").rglob("*.md"))
+    pages = sorted(root.glob("*.md")) + sorted((root / "docs").rglob("*.md"))
     errors = []
     links = {page: check(page, root, errors) for page in pages}
     lines = len(readme.read_text(encoding="utf-8").splitlines())

@@ -34,10 +34,9 @@
 #include <utility>
 
 #include "run/tokens/token_file.h"
+#include "tests/support/reference_optimizer.h"
 #include "worker/stage/device/torch_scope.h"
 #include "worker/stage/model/model.h"
-#include "worker/stage/optimizer/gradient_norm.h"
-#include "worker/stage/optimizer/optimizer.h"
 
 namespace longhaul::testing {
 namespace {
@@ -55,7 +54,7 @@ class Reference {
         tokens_(tokens),
         dtype_(spec.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat),
         parameters_(worker::Model::Create(Options(spec, tokens))->parameters()),
-        optimizer_(worker::Optimizer::Create(spec.train, parameters_)) {
+        optimizer_(spec.train, Trained(parameters_)) {
     for (const worker::Parameter& parameter : parameters_) {
       by_name_[parameter.name] = parameter.value;
     }
@@ -73,9 +72,7 @@ class Reference {
     }
     SetValues(newest);
     older_ = newest;
-    const double squared_norm = worker::AddSquaredGradients(parameters_, 0).sum;
-    optimizer_->Step(step, worker::LearningRate(spec_.train, Step(step)),
-                     worker::ClipScale(spec_.train.optimizer.clip_norm, squared_norm));
+    const double squared_norm = optimizer_.Step(step);
     for (auto& [name, loads] : std::exchange(loads_, {})) {
       P(name).detach().add_((loads.mean() - loads).sign() * spec_.model.balance_rate);
     }
@@ -112,6 +109,16 @@ class Reference {
     options.vocabulary = tokens.info().vocabulary;
     options.layers = spec.model.layers;
     return options;
+  }
+
+  // All but the biases that balance experts, which no gradient moves.
+  static std::vector<ReferenceParameter> Trained(const std::vector<worker::Parameter>& all) {
+    std::vector<ReferenceParameter> trained;
+    for (const worker::Parameter& parameter : all) {
+      if (parameter.balances) continue;
+      trained.push_back({parameter.name, parameter.value, parameter.block_matrices});
+    }
+    return trained;
   }
 
   template <class ReadRow>
@@ -322,7 +329,7 @@ class Reference {
   std::vector<Tensor> older_;   // values before the last update
   const at::ScalarType dtype_;  // of what goes into matrix products
   const std::vector<worker::Parameter> parameters_;
-  const std::unique_ptr<worker::Optimizer> optimizer_;
+  ReferenceOptimizer optimizer_;
   std::map<std::string, Tensor> by_name_;
   mutable std::map<std::string, Tensor> loads_;  // of this step, where biases balance experts
   uint64_t read_ = 0;                            // microbatches, so far

@@ -2,8 +2,8 @@
 // after the other, on the CPU. A pipelined run with lossless codecs must give the same numbers, bit
 // for bit.
 //
-// The loop uses the worker's code for initial parameters, the optimizer and the sample order, which
-// have tests of their own. It does not use the worker's code of the model and of the executor.
+// The loop uses the worker's code for initial parameters and the sample order, which have tests of
+// their own. It does not use the worker's code of the model, the optimizer and the executor.
 #pragma once
 
 #include <cstdint>

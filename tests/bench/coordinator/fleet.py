@@ -102,6 +102,8 @@ def measure(options, folder, writer):
             theirs = sum(cpu_seconds(fleet.process.pid) for fleet in fleets) - sum(used)
             print(f"kill {kill}: the port is back after {up:.2f} s, all {count} workers after {back:.2f} s; "
                   f"CPU: coordinator {own:.2f} s, workers {theirs:.2f} s", flush=True)
+            if not back <= options.limit:
+                raise AssertionError(f"kill {kill}: all workers were back after {back:.1f} s, expected {options.limit:g} at most")
             writer.writerow([kill, count, f"{up:.2f}", f"{back:.2f}", f"{own:.2f}", f"{theirs:.2f}"])
     finally:
         for fleet in fleets:
@@ -115,6 +117,8 @@ def main():
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=10, metavar="SECONDS",
+                        help="from a kill until all workers are back (default %(default)s)")
     parser.add_argument("--csv", default=os.devnull)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, open(options.csv, "w", encoding="utf-8", newline="") as file:

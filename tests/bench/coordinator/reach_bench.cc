@@ -91,7 +91,10 @@ int Main(int argc, char** argv) {
   }
   fmt::print("each talks to {:.2f} others and cannot to {:.2f}\n",
              static_cast<double>(talks) / workers, static_cast<double>(cut) / workers);
-  return 0;
+  if (rows.size() == workers && talks > 0 && (cut > 0) == (one_of > 0)) return 0;
+  fmt::print(stderr, "expected {} workers who talk to others, and some cut off only with --cut\n",
+             workers);
+  return 1;
 }
 
 }  // namespace

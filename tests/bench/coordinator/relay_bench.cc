@@ -17,6 +17,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -285,8 +286,10 @@ int Main(int argc, char** argv) {
   if (!relay_socket.empty()) return relay::RunRelay(relay_socket, relay_threads).ok() ? 0 : 1;
   BlockShutdownSignals();
   if (const Status rights = CheckRights(); !rights.ok()) {
-    fmt::print(stderr, "skipped: {}\n", Message(rights));
-    return kSkipped;
+    const bool required = std::getenv("LONGHAUL_REQUIRE_ROOT") != nullptr;
+    fmt::print(stderr, "{} {}\n", required ? "LONGHAUL_REQUIRE_ROOT is set, but" : "skipped:",
+               Message(rights));
+    return required ? 1 : kSkipped;
   }
   const Status status = Run(options);
   if (status.ok()) return 0;

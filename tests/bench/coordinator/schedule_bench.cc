@@ -93,6 +93,18 @@ PipelineCost Tuned(const PipelineCost& cost, const schedule::Tuning& tuning) {
   return tuned;
 }
 
+// Percent of the lower bound. A simulated step below its bound is a defect of one of the two; a
+// planned step this far above it, one of the search.
+constexpr double kMostShare = 100.001, kLeastPlannedShare = 97;
+bool promises_held = true;
+
+void Expect(const char* what, double share, double least) {
+  if (share >= least && share <= kMostShare) return;
+  promises_held = false;
+  fmt::print(stderr, "expected {} at {} to {} % of the lower bound, got {:.3f} %\n", what, least,
+             kMostShare, share);
+}
+
 void PrintRow(const Setting& setting, const Codecs& codecs, uint64_t bits_per_second,
               absl::Duration delay) {
   const PipelineCost cost = CostOf(setting, codecs, bits_per_second, delay);
@@ -102,17 +114,22 @@ void PrintRow(const Setting& setting, const Codecs& codecs, uint64_t bits_per_se
   const PipelineCost tuned = Tuned(cost, tuning);
   const Simulation simulation = Need(schedule::Simulate(tuned));
   const double bound = absl::ToDoubleSeconds(simulation.lower_bound);
+  const double planned = ShareOfBound(tuned), gpipe = ShareOfBound(cost, ScheduleKind::kGpipe, 0),
+               one_f_one_b = ShareOfBound(cost, ScheduleKind::kOneFOneB, 0),
+               as_ready = ShareOfBound(cost, ScheduleKind::kLinkAware, 0),
+               last_lead = ShareOfBound(cost, ScheduleKind::kLinkAware, setting.microbatches - 1);
+  Expect("the planned step", planned, kLeastPlannedShare);
+  for (const double share : {gpipe, one_f_one_b, as_ready, last_lead}) {
+    Expect("a simulated step", share, 0);
+  }
   const double tokens = static_cast<double>(setting.shape.samples) *
                         static_cast<double>(setting.shape.tokens) * setting.microbatches;
   fmt::print(
       "{:8} {:8} {:5} {:5} {:8.3f} {:7.0f} {:7.2f} {:6.2f} {:9.2f} {:11.2f} {:7.2f} {:5} "
       "{:6.0f}  {}\n",
       setting.name, codecs.name, bits_per_second / 1'000'000, Milliseconds(delay), bound,
-      tokens / bound, ShareOfBound(cost, ScheduleKind::kGpipe, 0),
-      ShareOfBound(cost, ScheduleKind::kOneFOneB, 0),
-      ShareOfBound(cost, ScheduleKind::kLinkAware, 0),
-      ShareOfBound(cost, ScheduleKind::kLinkAware, setting.microbatches - 1), ShareOfBound(tuned),
-      tuning.leads[1], Milliseconds(tuned_in), fmt::join(tuning.depths, ","));
+      tokens / bound, gpipe, one_f_one_b, as_ready, last_lead, planned, tuning.leads[1],
+      Milliseconds(tuned_in), fmt::join(tuning.depths, ","));
 }
 
 void PrintSlices(const Setting& setting, const Codecs& codecs, uint64_t bits_per_second,
@@ -194,7 +211,7 @@ int Main(bool tiny) {
     }
   }
   TimeSimulations(CostOf(nanogpt, bf16, 200'000'000, absl::Milliseconds(50)), tiny ? 1 : 100);
-  return 0;
+  return promises_held ? 0 : 1;
 }
 
 }  // namespace

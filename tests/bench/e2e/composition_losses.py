@@ -17,7 +17,7 @@ import sys
 
 import needs
 from cluster import ROOT, Cluster, Failed
-from report import Table, append_rows, read_rows
+from report import Table, append_rows, largest, read_rows
 
 RUN_FILE = ROOT / "deploy/runs/composition.yaml"
 WORKERS, RANKS = 4, 2
@@ -83,8 +83,8 @@ def summary(rows, variants):
         own, plain = ([curves[name, seed] for seed in seeds] for name in (variant, BASE))
         mean = [statistics.mean(validations[step] for _, validations in own) for step in steps]
         last = [validations[steps[-1]] for _, validations in plain]
-        apart = max(abs(a - b) / b for (losses, _), (wanted, _) in zip(own, plain)
-                    for a, b in zip(losses[:20], wanted[:20]))
+        apart = largest(abs(a - b) / b for (losses, _), (wanted, _) in zip(own, plain)
+                        for a, b in zip(losses[:20], wanted[:20]))
         table.add(variant, *(f"{loss:.4f}" for loss in mean), f"{100 * (mean[-1] / statistics.mean(last) - 1):+.2f} %",
                   f"{statistics.mean(statistics.mean(losses[-LAST:]) for losses, _ in own):.4f}", f"{apart:.1e}")
     table.finish()

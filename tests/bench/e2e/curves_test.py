@@ -14,6 +14,7 @@ import time
 import unittest
 
 from curves import UNFINISHED
+from needs import without_root
 
 CURVES = pathlib.Path(__file__).resolve().parent / "curves.py"
 PROGRAMS = ""
@@ -110,7 +111,6 @@ class Curves(unittest.TestCase):
 
 if __name__ == "__main__":
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        sys.exit(77)
+        sys.exit(without_root("network namespaces need root"))
     PROGRAMS = sys.argv.pop(1)
     unittest.main()

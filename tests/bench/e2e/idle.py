@@ -9,10 +9,13 @@ import time
 
 import needs
 from cluster import CODECS, ROOT, RUN_FILE, Cluster, Failed, call
+from promises import Promises
 from report import Table, cores, cpu_seconds
 
 START_LIMIT_S = 30
 WORKERS = 4
+MOST_START_S = 5
+MOST_IDLE, MOST_WAITING = 1, 3  # percent of a core
 QUICKSTART = ROOT / "deploy/runs/quickstart.yaml"
 # The run that is stopped and resumed measures no links, so it has no traffic but its own.
 RESUMED = {**CODECS["none"], "links.measure": "false"}
@@ -148,19 +151,27 @@ def table_of(arguments):
 
 
 def measure(arguments, table):
+    promises = Promises(arguments.slack)
+
+    def seconds(what, figure, most):
+        table.add(what, cores(), f"{figure:.2f} s")
+        promises.within(what, figure, least=0, most=most)
+
+    def share(what, percent, most):
+        table.add(what, cores(), f"{percent:.2f} %")
+        promises.within(what, percent, least=0, most=most)
+
     for _ in range(arguments.starts):
-        table.add("daemons' start to `workers` showing all", cores(),
-                  f"{start_seconds(pathlib.Path(arguments.programs)):.2f} s")
+        seconds("daemons' start to `workers` showing all", start_seconds(pathlib.Path(arguments.programs)), MOST_START_S)
     with Cluster(arguments.programs, workers=WORKERS) as cluster:
-        table.add("submit to first forward", cores(), f"{first_forward_seconds(cluster):.2f} s")
+        seconds("submit to first forward", first_forward_seconds(cluster), MOST_START_S)
         idle = shares(cluster.pids(), arguments.seconds)
-        table.add("coordinator, nothing to do", cores(), f"{idle[0]:.2f} %")
-        table.add("worker, nothing to do, the busiest", cores(), f"{max(idle[1:]):.2f} %")
-        table.add("submit to first forward, the second time", cores(),
-                  f"{first_forward_seconds(cluster):.2f} s")
-        for what, seconds in resume_rows(cluster, arguments.starts):
-            table.add(what, cores(), f"{seconds:.2f} s")
+        share("coordinator, nothing to do", idle[0], MOST_IDLE)
+        share("worker, nothing to do, the busiest", max(idle[1:]), MOST_IDLE)
+        seconds("submit to first forward, the second time", first_forward_seconds(cluster), MOST_START_S)
+        for what, took in resume_rows(cluster, arguments.starts):
+            seconds(what, took, MOST_START_S)
         starved = starved_shares(cluster, arguments.seconds)
-        table.add("worker waiting at two open links", cores(), f"{starved[0]:.2f} %")
-        table.add("worker waiting at one open link", cores(), f"{starved[1]:.2f} %")
-    return True
+        share("worker waiting at two open links", starved[0], MOST_WAITING)
+        share("worker waiting at one open link", starved[1], MOST_WAITING)
+    return promises.held

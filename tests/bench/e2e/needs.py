@@ -3,7 +3,10 @@ import os
 import pathlib
 import sys
 
-from cluster import Failed
+from cluster import ROOT, Failed
+
+sys.path.insert(0, str(ROOT / "tests/support"))
+from requirements import without_root  # noqa: E402
 
 SKIPPED = 77  # what ctest and automake call a test that could not be run
 
@@ -15,8 +18,7 @@ CLUSTER = ("longhaul", "longhaul-coordinator", "longhaul-worker")
 def root_or_skip():
     """Ends the program as skipped where it may not make networks."""
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root", file=sys.stderr)
-        sys.exit(SKIPPED)
+        sys.exit(without_root("network namespaces need root"))
 
 
 def check_programs(folder, names):

@@ -6,9 +6,11 @@ import statistics
 
 import needs
 from cluster import CODECS, RUN_FILE, Cluster, Failed
+from promises import Promises
 from report import Table, spread
 
 EXTRA_LIMIT_MS, IDLE_LIMIT = 0.2, 0.01  # on a GPU
+MOST_OF_PLANNED = 1.5  # what calls take in training
 TRACED = 8  # steps that workers keep
 
 
@@ -66,7 +68,7 @@ def table_of(arguments):
 
 
 def measure(arguments, table):
-    good = True
+    promises = Promises(arguments.slack)
     with Cluster(arguments.programs, workers=2, device=arguments.device) as cluster:
         for codec in arguments.codecs:
             changes = {**CODECS[codec], "pipeline.stages": 2, "train.steps": arguments.steps,
@@ -85,7 +87,16 @@ def measure(arguments, table):
                 idle = done.status["stages"][index].get("codec_wait_share", 0)
                 table.add(codec, index, cell["layers"], f"{planned[index]:.3f}",
                           spread(calls), spread(extra), f"{idle:.2%}")
+                # Each pass of each microbatch, once; a stage has the time of its passes at least.
+                for step in sorted(steps):
+                    for way in ("forward", "backward"):
+                        passes = sum(category == way for category, _, _ in steps[step])
+                        promises.holds(f"{codec}, stage {index}, step {step}: {passes} times {way}",
+                                       passes == arguments.microbatches)
+                promises.within(f"{codec}, stage {index}: ms of calls", statistics.median(calls), least=0,
+                                most=MOST_OF_PLANNED * planned[index])
                 # The one with less to do waits for the other, whatever its codec does meanwhile.
-                if planned[index] == max(planned):
-                    good &= statistics.median(extra) <= EXTRA_LIMIT_MS and idle <= IDLE_LIMIT
-    return good or arguments.device == "cpu"
+                if planned[index] == max(planned) and arguments.device != "cpu":
+                    promises.within(f"{codec}, stage {index}: extra", statistics.median(extra), most=EXTRA_LIMIT_MS)
+                    promises.within(f"{codec}, stage {index}: idle", idle, most=IDLE_LIMIT)
+    return promises.held

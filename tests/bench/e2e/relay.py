@@ -19,6 +19,7 @@ from nat import RELAY, site  # noqa: E402
 from training_test import text_for_training, wait_for  # noqa: E402
 
 WARM_UP = 3
+LEAST_GOODPUT = 0.7  # of the slower line
 COLUMNS = ["repeat", "way", "line_mbit", "relay_mbit", "step", "seconds", "link_bytes_each_way",
            "goodput_mbit"]
 RUN = """\
@@ -54,6 +55,9 @@ def show(at, repeat, way, line, steps):
     rows = list(train(at, repeat, way, line, steps))
     seconds = sum(float(row["seconds"]) for row in rows)
     goodput = 8e-6 * sum(row["link_bytes_each_way"] for row in rows) / seconds
+    if len(rows) != steps - WARM_UP or not LEAST_GOODPUT * line <= goodput <= line:
+        raise AssertionError(f"{way}, {line} Mbit/s: {len(rows)} steps of {steps - WARM_UP}, goodput {goodput:.2f} Mbit/s, "
+                             f"expected {LEAST_GOODPUT * line:.2f} to {line}")
     print(f"| {repeat} | {way} | {line} Mbit/s | {2 * line} Mbit/s | {seconds / len(rows):.2f} s | {goodput:.2f} Mbit/s | "
           f"{100 * goodput / line:.1f}% |", flush=True)
     return rows

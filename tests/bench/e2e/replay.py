@@ -3,10 +3,13 @@ import statistics
 
 import needs
 from cluster import CODECS, ROOT, Cluster
+from promises import Promises
 from report import Table, cores, cpu_seconds, spread
 
 FILE = ROOT / "deploy/runs/gpt2_xl_replay.yaml"
 WORKERS = 8
+LEAST_SHARE, MOST_SHARE = 0.85, 1.03  # of the lower bound in a step
+MOST_CPU = 0.5  # of one core, at the rate that is the default
 
 
 def add_arguments(parser):
@@ -33,6 +36,7 @@ def table_of(arguments):
 
 
 def measure(arguments, table):
+    promises = Promises(arguments.slack)
     with Cluster(arguments.programs, workers=WORKERS, rate=arguments.rate) as cluster:
         pids = cluster.pids()
         for codec in arguments.codecs:
@@ -50,7 +54,10 @@ def measure(arguments, table):
             seconds = [step["seconds"] for step in cluster.lines("steps", run_id)
                        if step["step"] > arguments.warm_up]
             bound = cluster.predict(run_id, arguments.rate)["bound_seconds"]
+            promises.holds(f"{codec}: {len(seconds)} steps count", len(seconds) == arguments.steps)
+            promises.within(f"{codec}: bound/step", bound / statistics.median(seconds), least=LEAST_SHARE, most=MOST_SHARE)
+            promises.within(f"{codec}: daemons, of one core", cpu / sum(seconds), most=MOST_CPU)
             table.add(codec, cores(), spread(seconds), f"{bound:.3f}",
                       f"{bound / statistics.median(seconds):.3f}",
                       f"{100 * cpu / sum(seconds):.0f} %")
-    return True
+    return promises.held

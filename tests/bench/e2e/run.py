@@ -67,6 +67,8 @@ def parse():
     common.add_argument("--programs", default=ROOT / "build/release/bin", type=pathlib.Path,
                         help="folder of the programs (default %(default)s)")
     common.add_argument("--json", type=pathlib.Path, help="also write the table to this file")
+    common.add_argument("--slack", type=float, default=1.0,
+                        help="limits of times are so many times as wide, for a machine that does other work meanwhile")
     names = parser.add_subparsers(dest="name", required=True)
     for name, module in BENCHMARKS.items():
         module.add_arguments(names.add_parser(name, help=module.__doc__, parents=[common],

@@ -4,7 +4,10 @@ import statistics
 
 import needs
 from cluster import CODECS, RUN_FILE, Cluster
+from promises import Promises
 from report import Table, Watch, cores, spread
+
+LEAST_RATIO, MOST_RATIO = 0.9, 1.15  # of a step over the simulated one
 
 
 def add_arguments(parser):
@@ -30,6 +33,7 @@ def table_of(arguments):
 
 
 def measure(arguments, table):
+    promises = Promises(arguments.slack)
     with Cluster(arguments.programs, workers=2) as cluster:
         for threads in arguments.threads:
             for codec in [codec for codec in ("none", "tah4") for _ in range(arguments.repeats)]:
@@ -39,8 +43,11 @@ def measure(arguments, table):
                     "train.steps": arguments.warm_up + arguments.steps})
                 seconds = done.step_seconds(arguments.warm_up)
                 simulated = done.prediction["step_seconds"]
+                promises.trained(codec, done.steps, arguments.warm_up + arguments.steps)
+                promises.within(f"{codec}, {threads} threads: step/simulated", statistics.median(seconds) / simulated,
+                                least=LEAST_RATIO, most=MOST_RATIO)
                 layers = "+".join(str(cell["layers"]) for cell in done.plan["assignment"]["cells"])
                 table.add(codec, threads, cores(), layers, spread(seconds), f"{simulated:.3f}",
                           f"{statistics.median(seconds) / simulated:.3f}",
                           f"{watch.others():.2f}")
-    return True
+    return promises.held

@@ -18,9 +18,9 @@ import json
 
 from namespace_cluster import namespace_cluster
 from training_test import expect_equal, text_for_training
+from requirements import without_root
 from ucx_test import Strangers, ucx_ports
 
-SKIPPED = 77
 # So many that no run ends before it is stopped.
 STEPS = 100_000
 COMPARED = 60
@@ -35,8 +35,7 @@ def stop(cluster, run):
 
 def main():
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return SKIPPED
+        return without_root("network namespaces need root")
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
         with namespace_cluster(sys.argv[1], folder, workers=3, rate="100mbit") as cluster:

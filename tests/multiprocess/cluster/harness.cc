@@ -184,8 +184,9 @@ std::string ClusterTest::network(int worker) const {
 int SkipCode() {
   const longhaul::Status met = CheckRequirements(ThisMachine());
   if (met.ok()) return 0;
-  fmt::print("skipped: {}\n", Message(met));
-  return 77;
+  const bool required = std::getenv("LONGHAUL_REQUIRE_ROOT") != nullptr;
+  fmt::print("{} {}\n", required ? "LONGHAUL_REQUIRE_ROOT is set, but" : "skipped:", Message(met));
+  return required ? 1 : 77;
 }
 
 }  // namespace longhaul::testing

@@ -16,8 +16,8 @@ import tempfile
 
 from namespace_cluster import namespace_cluster
 from training_test import text_for_training
+from requirements import without_root
 
-SKIPPED = 77
 
 
 def main():
@@ -30,8 +30,7 @@ def main():
     parser.add_argument("--run", type=pathlib.Path, help="a run file of four stages")
     options = parser.parse_args()
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return SKIPPED
+        return without_root("network namespaces need root")
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
         edit = (lambda _: options.run.read_text()) if options.run else None

@@ -10,24 +10,23 @@ kill comes when a newer set of copies is whole than at the last one; with --any-
 Prints for each kill how long it took to the first step of the next epoch and how many steps were
 repeated. Exits with 1 where the run does not go on by itself, its losses are not those of an
 unbroken run bit for bit, or it goes on from before a set that was whole at the kill. The seed is new
-each time; with --seed the same workers are killed at other moments.
+each time; with --seed or LONGHAUL_TEST_SEED the same workers are killed at other moments.
 """
 import argparse
 import json
 import os
 import pathlib
 import random
-import secrets
 import shutil
 import statistics
 import sys
 import tempfile
 import time
 
-from namespace_cluster import ENDED, namespace_cluster
+from namespace_cluster import ENDED, add_seed, namespace_cluster
 from training_test import expect_equal, text_for_training, wait_for
+from requirements import without_root
 
-SKIPPED = 77
 
 
 def newest_held_twice(cluster, run):
@@ -119,13 +118,12 @@ def main():
     parser.add_argument("--device", default="cpu", help="of all workers, as for longhaul cluster up")
     parser.add_argument("--run", type=pathlib.Path, help="a run file")
     parser.add_argument("--set", action="append", default=[], help="of the run file")
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 31))
+    add_seed(parser)
     options = parser.parse_args()
     if options.gone and options.spares < options.kills:
         parser.error("--gone takes a spare for each kill")
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return SKIPPED
+        return without_root("network namespaces need root")
     chance = random.Random(options.seed)
     print(f"seed {options.seed}", flush=True)
     edit = (lambda _: options.run.read_text()) if options.run else None

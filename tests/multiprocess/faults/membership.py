@@ -18,8 +18,8 @@ import time
 
 from namespace_cluster import namespace_cluster
 from training_test import text_for_training, wait_for
+from requirements import without_root
 
-SKIPPED = 77
 OF_REPLICA = 2
 
 
@@ -75,8 +75,7 @@ def main():
     parser.add_argument("--machine", default="", help="their first column")
     options = parser.parse_args()
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return SKIPPED
+        return without_root("network namespaces need root")
     settings = ["pipeline.replicas=2", f"train.microbatches={OF_REPLICA}", "recovery.replicas=continue",
                 "recovery.attempts=5", "recovery.every=8", "checkpoint.every=100000", *options.set]
     flags = [word for one in settings for word in ("--set", one)]

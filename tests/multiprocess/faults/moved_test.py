@@ -12,8 +12,8 @@ import tempfile
 
 from namespace_cluster import namespace_cluster
 from training_test import expect_equal, text_for_training, wait_for
+from requirements import without_root
 
-SKIPPED = 77
 STEPS = 140
 
 
@@ -85,8 +85,7 @@ def move_at(cluster, run, step, namespace):
 
 def main():
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return SKIPPED
+        return without_root("network namespaces need root")
     names = ["worker1", "worker2"]
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder, \
             contextlib.ExitStack() as stack:

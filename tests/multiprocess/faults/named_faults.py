@@ -9,12 +9,11 @@ import sys
 import tempfile
 import time
 
-from namespace_cluster import ENDED, namespace_cluster, side_by_side
+from namespace_cluster import CONTROL_NETWORK, DATA_NETWORK, ENDED, namespace_cluster, side_by_side
 from training_test import expect_equal, text_for_training, wait_for
+from requirements import without_root
 
-SKIPPED = 77
 STEPS = 60
-DATA_NETWORK, CONTROL_NETWORK = "10.77.0.0/16", "10.78.0.0/16"
 
 
 class Case:
@@ -206,8 +205,7 @@ BY_NAME_ONLY = {case.__name__: case for case in (control_cut_for_30_s, coordinat
 
 def main():
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return SKIPPED
+        return without_root("network namespaces need root")
     parser = argparse.ArgumentParser()
     parser.add_argument("programs")
     parser.add_argument("names", nargs="*", default=list(CASES), metavar="NAME")

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import secrets
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "trainin
 from training_test import DEADLINE_S, NONE, RUN, wait_for  # noqa: E402
 
 ENDED = ("done", "failed", "stopped")
+DATA_NETWORK, CONTROL_NETWORK = "10.77.0.0/16", "10.78.0.0/16"
 
 
 def side_by_side(argument_lists):
@@ -28,6 +30,19 @@ def side_by_side(argument_lists):
         for said in readers.map(lambda child: child.communicate()[0], children):
             print(said, end="", flush=True)
     return max((child.returncode for child in children), key=abs)
+
+
+HARMS = set()  # names of the methods of NamespaceCluster that are faults; random_faults.py must use each
+
+
+def harm(method):
+    HARMS.add(method.__name__)
+    return method
+
+
+def add_seed(parser):
+    """--seed N, or LONGHAUL_TEST_SEED=N for tests that ctest starts. Without both it is a new one each time."""
+    parser.add_argument("--seed", type=int, default=os.environ.get("LONGHAUL_TEST_SEED") or secrets.randbelow(1 << 31))
 
 
 class NamespaceCluster:
@@ -105,17 +120,31 @@ class NamespaceCluster:
         return self.cli("events", run).stdout.splitlines()
 
     # What may happen. The seconds are how long a fault lasts, not a wait for something.
+    @harm
     def kill(self, daemon):
         self.cluster("kill", daemon)
 
     def start(self, daemon):
         self.cluster("start", daemon)
 
+    @harm
+    def end(self, daemon):
+        """Asks it to end, as a service manager does, and waits until it has."""
+        pid = self.pid(daemon)
+        os.kill(pid, signal.SIGTERM)
+        wait_for(f"the end of {daemon}", lambda: not pathlib.Path(f"/proc/{pid}/exe").exists())
+
+    @harm
     def cut(self, worker, seconds):
         self.cluster("link", worker, "--down")
         time.sleep(seconds)
         self.cluster("link", worker, "--up")
 
+    @harm
+    def change_link(self, worker, *flags):
+        self.cluster("link", worker, *flags)
+
+    @harm
     def cut_control(self, worker, seconds):
         """No packet passes between the worker with this number and the coordinator."""
         route = ["ip", "-n", f"lh-{self.name}-w{worker}", "route"]
@@ -124,11 +153,13 @@ class NamespaceCluster:
         time.sleep(seconds)
         subprocess.run([*route, "del", "blackhole", coordinator], check=True)
 
+    @harm
     def reset(self, worker, network):
         """All TCP connections that the worker with this number has in `network`."""
         subprocess.run(["ip", "netns", "exec", f"lh-{self.name}-w{worker}", "ss", "-K", "-t", "src",
                         network], check=True, capture_output=True)
 
+    @harm
     def freeze(self, daemon, seconds):
         pid = self.pid(daemon)
         os.kill(pid, signal.SIGSTOP)

@@ -9,8 +9,8 @@ import tempfile
 
 from namespace_cluster import namespace_cluster
 from training_test import text_for_training, wait_for
+from requirements import without_root
 
-SKIPPED = 77
 STEPS = 1000  # it is stopped
 DECIDED, DONE = "depths or order change after step", "all stages have the depths"
 # A stage needs 60 ms for a microbatch, so a few in flight do where the way is short.
@@ -50,8 +50,7 @@ def step_after(text, word):
 
 def main():
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return SKIPPED
+        return without_root("network namespaces need root")
     replicas = sys.argv[2:] == ["replicas"]
     workers, stages, edit = (4, 2, of_two_replicas) if replicas else (3, 3, replayed)
     with tempfile.TemporaryDirectory() as folder:

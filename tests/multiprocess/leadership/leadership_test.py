@@ -22,11 +22,14 @@ import witnesses  # noqa: E402
 from history import Client, History  # noqa: E402
 from namespaces import machines  # noqa: E402
 from trio import FULL, GOES_ON, SEATS, STALLED, Trio, expect_equal, other, wait_for  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from requirements import without_root  # noqa: E402
 
 STEPS = 30       # of the unbroken run
 RESUMED_S = 10   # from a takeover until the run has a new step
+TAKEN_OVER_S = 10  # from a killed leader until the run has a new step, on a machine that does nothing else
+QUIET = bool(os.environ.get("LONGHAUL_TEST_QUIET"))
 AWAY_S = float(os.environ.get("LONGHAUL_TEST_AWAY", "60"))  # how long what is stopped or paused stays so
-SKIPPED = 77
 COLUMNS = ("fault", "leads_s", "answers_s", "new_step_s", "in_sync_s", "acknowledged", "turns", "takeovers", "steps")
 
 
@@ -61,6 +64,8 @@ class Scene:
               f"has a new step {ended - led:.1f} s after the takeover", flush=True)
         self.add_row(what, leads_s=led - began, answers_s=answered - began, new_step_s=ended - led)
         assert ended - led <= RESUMED_S * self.slow(), f"the run went on {ended - led:.1f} s after the takeover"
+        # Beside other tests nobody knows how long it takes; the quiet part of the tests holds the promise.
+        assert not QUIET or ended - began <= TAKEN_OVER_S, f"a new step came {ended - began:.1f} s after the fault"
         self.takeovers += 1
 
     def expect_no_takeover(self, what, seconds):
@@ -280,8 +285,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="longhaul-leadership-") as folder, \
             machines(["one", "two", "witness", "worker1", "worker2"]) as places:
         if not hasattr(places, "cut") and not all(name in ANYWHERE for name in names):
-            print("these faults need network namespaces, and so root")
-            return SKIPPED
+            return without_root("these faults need network namespaces, and so root")
         with Trio(programs, folder, places) as trio:
             whole = trio.submit("whole", STEPS)
             wait_for("the unbroken run", lambda: trio.status(whole)["state"] == "done")

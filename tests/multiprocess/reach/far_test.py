@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from requirements import without_root  # noqa: E402
+
 WORKERS, DELAY, RATE = 8, "50ms", "200mbit"
 RUN = f"""\
 name: far
@@ -31,8 +33,7 @@ def call(*command):
 
 def main():
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return SKIPPED
+        return without_root("network namespaces need root")
     program, name = pathlib.Path(sys.argv[1]) / "longhaul", f"far{os.getpid() % 100000}"
     with tempfile.TemporaryDirectory() as folder:
         run = pathlib.Path(folder) / "run.yaml"

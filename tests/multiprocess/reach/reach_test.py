@@ -16,8 +16,8 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "training"))
 from training_test import DEADLINE_S, RUN, NONE, text_for_training, wait_for  # noqa: E402
+from requirements import without_root
 
-SKIPPED = 77
 FORWARD = pathlib.Path(__file__).resolve().parent / "forward.py"
 PUBLIC, GATEWAY, INSIDE, PRIVATE = "10.88.1.1", "10.88.1.2", "10.88.2.1", "10.88.2.2"
 COORDINATOR, PUBLISHED, UNPUBLISHED = 7070, 7100, 7999
@@ -172,8 +172,7 @@ def at_an_address_that_nobody_reaches(sides):
 
 def main():
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return SKIPPED
+        return without_root("network namespaces need root")
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as name, \
             chain_of_namespaces("pub", "gate", "priv") as namespaces:
         folder = pathlib.Path(name)

@@ -9,8 +9,8 @@ import sys
 import tempfile
 
 from nat import RELAY, site
-from reach_test import SKIPPED
 from training_test import NONE, RUN, expect_equal, text_for_training, wait_for
+from requirements import without_root
 
 STEPS = 20
 LONG = 100000
@@ -106,8 +106,7 @@ def train_directly(at):
 
 def main():
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return SKIPPED
+        return without_root("network namespaces need root")
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder, site(sys.argv[1], folder) as at:
         print("routers " + ("translate addresses (nft)" if at.nat.translates else "route: there is no nft"), flush=True)
         text_for_training(folder)

@@ -15,6 +15,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from requirements import without_root  # noqa: E402
+
 DEADLINE_S = 200
 
 RUN = """\
@@ -297,8 +300,7 @@ def main():
     may = subprocess.run(["unshare", "--mount", "--net", "true"], check=False,
                          stderr=subprocess.DEVNULL).returncode == 0
     if os.geteuid() != 0 or not may:
-        print("skipped: this machine gives no rights for network namespaces")
-        return 77
+        return without_root("this machine gives no rights for network namespaces")
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     with tempfile.TemporaryDirectory(prefix="longhaul-sweep-") as folder:
         files = Folder(programs, folder)

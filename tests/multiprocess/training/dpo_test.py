@@ -10,8 +10,9 @@ import sys
 
 from cases import run_cases
 from data_sets_test import CONTEXT, END, TEXT, write_set
-from group_test import GroupCluster, expect_near, plan_of
+from group_test import GroupCluster, plan_of
 from lora_test import submit
+from nearness import expect_near
 from published_test import make_model
 from training_test import DEFAULT, GPT, NONE, RUN, expect_equal, wait_for
 

@@ -24,8 +24,8 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "faults"))
 from namespace_cluster import namespace_cluster  # noqa: E402
+from requirements import without_root
 
-SKIPPED = 77
 MOST_DIFFERENCE = 1e-3
 SHAPES = {
     "qwen2.5-0.5b": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
@@ -139,8 +139,7 @@ def main():
     parser.add_argument("--csv", type=pathlib.Path)
     options = parser.parse_args()
     if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return SKIPPED
+        return without_root("network namespaces need root")
     os.environ.setdefault("LONGHAUL_PYTHON", sys.executable)  # it has the packages
     row, began = {}, time.monotonic()
 

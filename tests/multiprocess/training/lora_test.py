@@ -9,7 +9,8 @@ import struct
 import sys
 import tempfile
 
-from group_test import GroupCluster, expect_near
+from group_test import GroupCluster
+from nearness import expect_near, furthest
 from published_test import (HEADS, HIDDEN, KV_HEADS, LAYERS, MLP, expect_same_tensors, make_model,
                             read_safetensors, train)
 from training_test import NONE, RUN, Cluster, GPT, expect_equal, expect_learnt, text_for_training, wait_for
@@ -127,7 +128,7 @@ def export(cluster, run, base):
     expect_same_tensors("merged, what has no adapters", {n: t for n, t in tensors.items() if n not in changed},
                         {n: t for n, t in base.items() if n not in changed})
     for name in changed:
-        apart = max(abs(g - w) for g, w in zip(floats(tensors[name]), merged(base, adapters, name)))
+        apart = furthest(f"merged, {name}", floats(tensors[name]), merged(base, adapters, name), relative=False)
         if apart > 1e-6 or tensors[name][:2] != base[name][:2]:
             raise AssertionError(f"merged, {name}: differs by {apart}")
     config = json.loads((cluster.folder / "merged" / "config.json").read_text())
@@ -216,7 +217,7 @@ def quantized(cluster, base, plain):
     adapters = read_safetensors(cluster.folder / "nf4-adapters" / "adapter_model.safetensors")
     tensors = read_safetensors(cluster.folder / "nf4-merged" / "model.safetensors")
     for name in (f"model.layers.{layer}.{name}.weight" for layer in range(LAYERS) for name in SHAPES):
-        apart = max(abs(g - w) for g, w in zip(floats(tensors[name]), merged(base, adapters, name)))
+        apart = furthest(f"merged, {name}", floats(tensors[name]), merged(base, adapters, name), relative=False)
         if apart > 1e-6:
             raise AssertionError(f"nf4, merged, {name}: differs by {apart} from the published numbers and adapters")
     print("ok: nf4: adapters are merged into the published numbers", flush=True)

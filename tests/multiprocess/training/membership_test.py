@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from cases import run_cases
-from group_test import expect_near
+from nearness import expect_near
 from training_test import DEADLINE_S, GPT, expect_learnt, wait_for
 
 STEPS = 100000  # it is stopped when all has happened, however fast the machine is

@@ -53,10 +53,10 @@ def sampled(cluster, name, *flags, asks=0, **options):
     return run
 
 
-def exported(cluster, run):
+def exported(cluster, run, *flags):
     """The ids that follow the prompts by the run's last checkpoint."""
     folder = cluster.folder / f"export-{run}"
-    cluster.cli("export", run, "--out", folder)
+    cluster.cli("export", run, "--out", folder, *flags)
     lines = "".join(" ".join(map(str, prompt.encode())) + "\n" for prompt in PROMPTS)
     said = subprocess.run([cluster.programs / "longhaul-generate", folder, "--temperature", "0", "--tokens", str(TOKENS)],
                           input=lines, capture_output=True, text=True, check=True).stdout

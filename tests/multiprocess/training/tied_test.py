@@ -7,6 +7,7 @@ import pathlib
 import sys
 import tempfile
 
+from nearness import expect_near
 from published_test import make_model, read_safetensors
 from training_test import MUON, NONE, RUN, Cluster, GPT, expect_equal, expect_learnt, text_for_training, wait_for
 
@@ -31,10 +32,7 @@ def submit(cluster, path, *flags):
 def expect_close(what, losses, wanted, tolerance=TOLERANCE, compared=COMPARED):
     if len(losses) != len(wanted):
         raise AssertionError(f"{what}: {len(losses)} losses instead of {len(wanted)}")
-    apart = max(abs(a - b) for a, b in zip(losses[:compared], wanted))
-    if apart > tolerance:
-        raise AssertionError(f"{what}: losses differ by {apart}: {losses} instead of {wanted}")
-    print(f"ok: {what}: of the first {compared} losses none is more than {apart:.1e} apart", flush=True)
+    expect_near(f"{what}, the first {compared}", losses[:compared], wanted[:compared], bound=tolerance, relative=False)
 
 
 def export(cluster, run, base):

@@ -16,6 +16,11 @@ import tempfile
 import time
 import urllib.request
 
+from nearness import expect_near
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from requirements import rootless  # noqa: E402
+
 DEADLINE_S = 300  # of what comes within seconds: machines are busy, and sanitizers slow
 GPUS = int(os.environ.get("LONGHAUL_TEST_GPUS", "0"))
 
@@ -70,12 +75,12 @@ class Skipped(Exception):
 def small_disk(folder):
     """`folder` is made, and is a file system of 64 MB of its own."""
     if os.geteuid() != 0:
-        raise Skipped("mounting a small file system needs root")
+        raise rootless("mounting a small file system needs root", Skipped)
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder],
                              capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
-        raise Skipped(mounted.stderr.strip())
+        raise rootless(mounted.stderr.strip(), Skipped)
     try:
         yield folder
     finally:
@@ -269,10 +274,7 @@ def expect_reference(what, got, wanted):
     """Compares with the plain loop on the CPU: to the bit, or to rounding if workers have GPUs."""
     if not GPUS:
         return expect_equal(what, got, wanted)
-    worst = max(abs(g - w) / w for g, w in zip(got, wanted, strict=True))
-    if not worst <= rounding(0):
-        raise AssertionError(f"{what}: losses are apart by {worst:.1e} of them")
-    print(f"ok: {what}: {len(got)} losses within {worst:.1e}", flush=True)
+    expect_near(what, got, wanted, bound=rounding(0))
 
 
 def reference_losses(cluster, **options):

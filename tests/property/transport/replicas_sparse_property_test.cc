@@ -12,10 +12,9 @@ namespace {
 
 constexpr double kKeep = 0.02;
 
-LayoutOptions Options(uint32_t replicas) {
-  return {.replicas = replicas,
-          .gradients = ParseGradients("tagc:keep=0.02,least=1000").value(),
-          .bucket_elements = 30'000};
+LayoutOptions Options(uint32_t replicas, const char* form = "tagc:keep=0.02,least=1000") {
+  return {
+      .replicas = replicas, .gradients = ParseGradients(form).value(), .bucket_elements = 30'000};
 }
 
 // What one replica sends of a piece, and what stays of it.
@@ -43,11 +42,16 @@ class ReferenceSender {
   std::vector<double> stays_;
 };
 
+constexpr char kSparseOwner[] = "tagc:keep=0.02,least=1000,owner=sparse";
+
 TEST(ReplicasSparse, SendsWhatAPlainReferenceSends) {
   std::mt19937 random(12);
-  for (const uint32_t replicas : {2u, 3u, 6u}) {
+  for (const auto& [replicas, form] :
+       {std::pair(2u, "tagc:keep=0.02,least=1000"), std::pair(3u, "tagc:keep=0.02,least=1000"),
+        std::pair(6u, "tagc:keep=0.02,least=1000"), std::pair(2u, kSparseOwner),
+        std::pair(3u, kSparseOwner)}) {
     const auto parameters = SomeParameters(&random);
-    const LayoutOptions options = Options(replicas);
+    const LayoutOptions options = Options(replicas, form);
     const Tensors begin = SomeTensors(parameters, &random);
     Tensors means = begin;
     ReplicaThreads threads(parameters, options, begin);
@@ -76,8 +80,9 @@ TEST(ReplicasSparse, SendsWhatAPlainReferenceSends) {
               const auto part = std::span<const float>(gradients[r][piece.parameter])
                                     .subspan(piece.first, piece.count);
               const std::vector<double> sent =
-                  r == owner ? std::vector<double>(part.begin(), part.end())
-                             : senders[r][piece.parameter].Send(part, piece.first);
+                  r == owner && !options.gradients.owner_is_sparse
+                      ? std::vector<double>(part.begin(), part.end())
+                      : senders[r][piece.parameter].Send(part, piece.first);
               for (size_t k = 0; k < sum.size(); ++k) {
                 sum[k] += sent[k];
                 largest = std::max(largest, std::fabs(sent[k]));

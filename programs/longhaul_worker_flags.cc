@@ -15,6 +15,7 @@
 #include "base/http/host_rules.h"
 #include "base/root_folders.h"
 #include "base/status.h"
+#include "transport/p2p/registry/registry.h"
 
 namespace longhaul::worker {
 
@@ -144,6 +145,9 @@ Status CheckTransports(bool named, bool chosen, WorkerFlags* flags) {
       why = fmt::format("{} is a public address, and anybody can end a worker through its port",
                         host);
       instead += ", or name the address in --data-address";
+    }
+    if (const Status may = transport::MayUse(one->kind); why.empty() && !may.ok()) {
+      why = Message(may);
     }
     if (why.empty()) continue;
     if (named) {

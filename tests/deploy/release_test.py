@@ -124,9 +124,8 @@ def trains(programs, folder):
                            (state / "coordinator/address").read_text().strip())
         environment |= {"LONGHAUL_COORDINATOR": address, "LONGHAUL_TOKEN_FILE": str(state / "coordinator/token")}
         for name in ("a", "b"):
-            # Some kernels let no ordinary user attach the filter that ports of UCX need.
             start("longhaul-worker", "--coordinator", address, "--token-file", "coordinator/token", "--state-dir", name,
-                  "--name", name, "--transport", "tcp")
+                  "--name", name)
 
         def cli(*words):
             return call(*as_user, "longhaul", *words, env=environment, cwd=state, check_code=False)

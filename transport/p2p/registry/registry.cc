@@ -36,6 +36,10 @@ constexpr std::pair<TransportKind, Create> kBackends[] = {
 
 }  // namespace
 
+Status MayUse(TransportKind kind) {
+  return kind == TransportKind::kUcx ? ucx::MayUse() : absl::OkStatus();
+}
+
 StatusOr<std::unique_ptr<Transport>> CreateTransport(TransportKind kind,
                                                      const TransportOptions& options) {
   const auto* const backend =

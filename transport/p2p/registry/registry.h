@@ -21,6 +21,9 @@ struct TransportOptions {
   std::function<std::string()> coordinator = {};
 };
 
+// OK: this process can have transports of this kind here. kFailedPrecondition: why it cannot.
+Status MayUse(TransportKind kind);
+
 // Makes a transport of this kind, which starts to listen unless the kind is kRelay. Errors are
 // those of the factory.h in the kind's folder.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(TransportKind kind,

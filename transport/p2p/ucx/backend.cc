@@ -228,6 +228,10 @@ std::unique_ptr<internal::Backend> NewBackend(const UcxOptions& options) {
   return std::make_unique<UcxBackend>(options);
 }
 
+Status MayUse() {
+  return TakesFilters();
+}
+
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const UcxOptions& options) {
   return internal::NewTransport(NewBackend(options));
 }

@@ -18,6 +18,9 @@ struct UcxOptions {
   bool admits_all = false;     // for tests: every host can connect at all times
 };
 
+// OK: this process can use UCX here. kFailedPrecondition: the kernel filters no ports for it.
+Status MayUse();
+
 // Errors name the address. kInvalidArgument: not an address. kFailedPrecondition: not an address of
 // this host. kAlreadyExists: the port is in use. kUnavailable: the interface is down, a host name
 // has no address, or UCX fails.

@@ -82,6 +82,18 @@ std::vector<sock_filter> FilterFor(const std::set<Host>& hosts) {
   return program;
 }
 
+Status TakesFilters() {
+  const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!probe) return FromErrno("cannot make a socket", errno);
+  if (const Status taken = Attach(probe.get(), FilterFor({})); !taken.ok()) {
+    return FailedPrecondition(
+        "{}: without one, anybody could end this process through that port; start it as root, or "
+        "with the capability CAP_NET_ADMIN",
+        Message(taken));
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<std::set<int>> ListeningSockets() {
   std::set<int> found;
   std::error_code error;

@@ -1,6 +1,6 @@
 // Lets only chosen hosts connect to UCX's ports, because UCX aborts the process on foreign bytes.
 // The kernel drops segments of all other hosts before UCX sees them: a socket filter (BPF) compares
-// the sender's IPv4 address. This needs no rights.
+// the sender's IPv4 address. Most kernels let every process do this.
 //
 // A filter admits hosts, not processes: whoever runs programs on an admitted host can still
 // connect.
@@ -32,6 +32,9 @@ std::vector<sock_filter> FilterFor(const std::set<Host>& hosts);
 // Returns the descriptors of this process that listen for TCP connections over IPv4. Errors: by
 // errno, where /proc is not there.
 StatusOr<std::set<int>> ListeningSockets();
+
+// OK: the kernel takes filters of this process. kFailedPrecondition: it does not.
+Status TakesFilters();
 
 class PortFilter : public std::enable_shared_from_this<PortFilter> {
  public:

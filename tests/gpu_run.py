@@ -25,7 +25,8 @@ GROUPS, COLLECTIVES = "group_gpu_test", "nccl_collective_gpu_test"
 # Runs of real daemons: script and case.
 RUNS = {1: ["slices_test.py losses", "overlap_test.py losses", "replicas_test.py parity"],
         2: ["group_test.py parity", "composition_test.py parity", "composition_test.py compressed"]}
-# Tests of collectives spend most of their time in starting processes and NCCL.
+# Tests of collectives spend most of their time in starting processes and NCCL, those of groups
+# in one thread on the CPU.
 SHARDS = 4
 LONG_FIRST = ("memory_gpu_test", "stage_graphs_gpu_test", "step_loop_gpu_test", "slices_test.py losses")
 
@@ -55,12 +56,13 @@ def jobs_of(bundle, python, count):
     jobs.append(Job(OPS_TEST, 1, [python, "-B", bundle / OPS_TEST, bundle / "bin/longhaul-codec"],
                     {"LONGHAUL_TORCH_OPS": str(bundle / "lib/liblonghaul_torch_ops.so"), "LD_LIBRARY_PATH": None}))
     for gpus in (2, 4):
-        jobs.append(Job(GROUPS, gpus, [bundle / "bin" / GROUPS]))
+        jobs.append(Job(GROUPS, gpus, [bundle / "bin" / GROUPS], shards=SHARDS))
         # Smaller groups have had their turn.
         sizes = "*_2" if gpus == 2 else "*_3:*_4"
         jobs.append(Job(COLLECTIVES, gpus, [bundle / "bin" / COLLECTIVES, f"--gtest_filter={sizes}"], shards=SHARDS))
     # As on machines whose GPUs have no direct links.
-    jobs.append(Job(f"{GROUPS} without direct links", 2, [bundle / "bin" / GROUPS], {"NCCL_P2P_DISABLE": "1"}))
+    jobs.append(Job(f"{GROUPS} without direct links", 2, [bundle / "bin" / GROUPS], {"NCCL_P2P_DISABLE": "1"},
+                    shards=SHARDS))
     for gpus, runs in RUNS.items():
         for run in runs:
             script, case = run.split()

@@ -73,7 +73,7 @@ class GpuRun(unittest.TestCase):
         done = bundle.run(4)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         groups = bundle.calls(gpu_run.GROUPS)
-        self.assertEqual([len(call.split()[0].split(",")) for call in groups].count(4), 1, groups)
+        self.assertEqual([len(call.split()[0].split(",")) for call in groups].count(4), gpu_run.SHARDS, groups)
         self.assertEqual(sum(call.split()[1:2] == ["1"] and call.split()[2:3] == ["1"] for call in groups), 1, groups)
         shards = bundle.calls(gpu_run.COLLECTIVES)
         for gpus, wanted in ((2, "*_2"), (4, "*_3:*_4")):

@@ -157,7 +157,7 @@ PROGRAMS = {
     "programs/longhaul_generate.cc": ["base", "run", "worker/ranks", "worker/stage"],
     "programs/longhaul_worker.cc": ["base", "run/kinds", "proto/member", "proto/rpc", "proto/witness", "messages", "programs", "transport/p2p",
                                     "transport/relay", "worker"],
-    "programs/longhaul_worker_flags.cc": ["base", "run/kinds", "proto/rpc", "programs", "worker/agent"],
+    "programs/longhaul_worker_flags.cc": ["base", "run/kinds", "proto/rpc", "programs", "transport/p2p/registry", "worker/agent"],
     "programs/longhaul_worker_flags.h": ["base", "run/kinds", "worker/agent"],
 }
 # A backend shows its factory alone.

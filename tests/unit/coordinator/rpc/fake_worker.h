@@ -56,8 +56,14 @@ class Session {
     *message.mutable_hello() = hello;
     return Say(message);
   }
-  // False: the stream has ended.
-  bool Hear(v1::WorkerCommand* command) { return stream_->Read(command); }
+  // False: the stream has ended. Leaves out the leader's beats, which come at any time, even before
+  // the welcome.
+  bool Hear(v1::WorkerCommand* command) {
+    do {
+      if (!stream_->Read(command)) return false;
+    } while (command->has_leader_beat());
+    return true;
+  }
   void CloseMySide() { stream_->WritesDone(); }
   void Cancel() { context_.grpc.TryCancel(); }
   // Once, when Hear was false.

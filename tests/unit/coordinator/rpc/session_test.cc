@@ -190,7 +190,7 @@ TEST_F(SessionTest, TwoHundredSessionsCostNoThreadsAndNoTime) {
     session->SayHello(HelloOf(fmt::format("worker{}", i)));
     v1::WorkerCommand command;
     ASSERT_TRUE(session->Hear(&command));
-    ASSERT_TRUE(command.has_welcome());
+    ASSERT_TRUE(command.has_welcome()) << command.ShortDebugString();
   };
   // gRPC's own threads come with the first calls.
   for (int i = 0; i < 20; ++i) join(i);

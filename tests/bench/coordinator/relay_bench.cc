@@ -287,8 +287,8 @@ int Main(int argc, char** argv) {
   BlockShutdownSignals();
   if (const Status rights = CheckRights(); !rights.ok()) {
     const bool required = std::getenv("LONGHAUL_REQUIRE_ROOT") != nullptr;
-    fmt::print(stderr, "{} {}\n", required ? "LONGHAUL_REQUIRE_ROOT is set, but" : "skipped:",
-               Message(rights));
+    fmt::print(stderr, "{} {}\n",
+               required ? "LONGHAUL_REQUIRE_ROOT is set, but" : "skipped:", Message(rights));
     return required ? 1 : kSkipped;
   }
   const Status status = Run(options);

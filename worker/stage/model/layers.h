@@ -249,7 +249,7 @@ class LayerMaker {
   const std::unique_ptr<Dropout> dropout_;
   const std::unique_ptr<AdapterSwitch> adapters_ = std::make_unique<AdapterSwitch>();
   const RankGroup* const group_;
-  std::vector<model::Share> shares_;                // in a group; same order as `wanted_`
+  std::vector<model::Share> shares_;  // in a group; same order as `wanted_`
   // In a group, as Parameter::parts; same order as `wanted_`.
   std::vector<std::shared_ptr<const MatrixParts>> parts_;
   std::vector<at::Tensor> made_;                    // same order as `wanted_`

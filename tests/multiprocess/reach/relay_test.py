@@ -64,13 +64,13 @@ def a_relay_that_goes_away(at):
     killed = at.processes.running.pop("relay1")
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    wait_for("more steps", lambda: int(status(at, run).get("step", 0)) >= int(before["step"]) + 20)
+    # Steps alone say little: a fast machine takes many before the relay is gone.
+    wait_for("the link to heal", lambda: "relay" in (events := at.cli("events", run).stdout) and "healed" in events)
+    healed = int(status(at, run)["step"])
+    wait_for("more steps", lambda: int(status(at, run).get("step", 0)) >= healed + 20)
     after = status(at, run)
     if after["epoch"] != before["epoch"]:
         raise AssertionError(f"epoch {before['epoch']} became {after['epoch']}: {at.cli('events', run).stdout}")
-    events = at.cli("events", run).stdout
-    if not ("relay" in events and "healed" in events):
-        raise AssertionError(events)
     print("ok: a worker's relay was killed, and the link goes on through the coordinator's", flush=True)
     at.cli("stop", run)
     wait_for("the end", lambda: status(at, run)["state"] == "stopped")

@@ -38,10 +38,10 @@
 #include "base/clock.h"
 #include "base/cuda/device.h"
 #include "base/device_name.h"
-#include "base/file.h"
 #include "codec/codec.h"
 #include "codec/registry.h"
 #include "coded_sums.h"
+#include "kept_rows.h"
 #include "loss_rows.h"
 #include "run/file/group_collective.h"
 #include "run/tokens/token_file.h"
@@ -324,21 +324,6 @@ StatusOr<bool> Train(const Flags& flags, const TokenFile& tokens, const Variant&
 }
 
 // Returns the rows that earlier calls wrote; none if there is no file.
-StatusOr<std::vector<LossRow>> ReadRows(const std::string& path) {
-  if (path.empty() || ::access(path.c_str(), F_OK) != 0) return std::vector<LossRow>();
-  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  auto rows = ParseLossRows(text);
-  if (!rows.ok()) return InvalidArgument("{}: {}", path, Message(rows.status()));
-  return rows;
-}
-
-Status Keep(const std::vector<LossRow>& rows, const std::string& path) {
-  if (path.empty()) return absl::OkStatus();
-  std::string text = LossHeader();
-  for (const LossRow& row : rows) text += ToCsv(row);
-  return WriteFileAtomic(path, text);
-}
-
 std::vector<Variant> VariantsOf(const Flags& flags) {
   std::vector<Variant> variants;
   for (const uint64_t seed : flags.seeds) {
@@ -354,10 +339,7 @@ std::vector<Variant> VariantsOf(const Flags& flags) {
 }
 
 Status TrainAll(const Flags& flags, const TokenFile& tokens, std::vector<LossRow>* rows) {
-  absl::Duration limit = absl::InfiniteDuration();
-  if (!flags.limit.empty() && !absl::ParseDuration(flags.limit, &limit)) {
-    return InvalidArgument("--limit: expected a time such as 8m, got '{}'", flags.limit);
-  }
+  LH_ASSIGN_OR_RETURN(const absl::Duration limit, ParseLimit(flags.limit));
   for (const Variant& variant : VariantsOf(flags)) {
     LH_RETURN_IF_ERROR(OptionsOf(flags, variant).status());
   }
@@ -418,8 +400,8 @@ Status Run(const Flags& flags) {
   LH_RETURN_IF_ERROR(WriteTokenFile({flags.text}, "bytes", 0.05, path).status());
   LH_ASSIGN_OR_RETURN(const TokenFile tokens, TokenFile::Open(path, /*verify=*/false));
   ::unlink(path.c_str());
-  LH_ASSIGN_OR_RETURN(std::vector<LossRow> rows, ReadRows(flags.csv));
-  fmt::print("{}", LossHeader());
+  LH_ASSIGN_OR_RETURN(std::vector<LossRow> rows, ReadKept<LossRow>(flags.csv));
+  fmt::print("{}", LossRow::Header());
   const Status status = TrainAll(flags, tokens, &rows);
   fmt::print("\n{}\n{}", LossTable(rows, flags.steps), LastChanges(rows, flags.steps));
   return status;

@@ -1,15 +1,14 @@
-// Rows of group_training: one for each validation of a run. They are kept in a CSV file, which
-// later calls go on with.
+// Rows of group_training: one for each validation of a run. They are kept in a CSV file
+// (kept_rows.h).
 //
 // Pure.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "base/status.h"
 
 namespace longhaul::worker {
 
@@ -26,19 +25,12 @@ struct LossRow {
     return ranks == other.ranks && collective == other.collective && shared == other.shared &&
            seed == other.seed;
   }
+
+  static constexpr std::string_view kProgram = "group_training";
+  static std::string Header();
+  static std::optional<LossRow> Parse(std::string_view line);
 };
-
-// Both with a newline at the end.
-std::string LossHeader();
 std::string ToCsv(const LossRow& row);
-// Reads a file that begins with LossHeader. kInvalidArgument names the line that is wrong.
-StatusOr<std::vector<LossRow>> ParseLossRows(std::string_view text);
-
-// Cells of a line of CSV. A cell in double quotes may have commas, and no quotes.
-std::vector<std::string_view> CellsOf(std::string_view line);
-// "+0.12 (-0.03 to +0.27)": the mean, and its 95 % interval by Student's t; without the interval if
-// there is one value, "" if there is none.
-std::string MeanAndInterval(const std::vector<double>& values);
 
 // The validation losses of the runs at `step`, for each number of ranks, share and collective: the
 // mean over seeds, and the difference to the run of the same ranks and seed with nothing compressed

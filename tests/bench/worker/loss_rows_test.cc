@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kept_rows.h"
+
 namespace longhaul::worker {
 namespace {
 
@@ -25,7 +27,8 @@ TEST(LossRows, GoThroughAFile) {
   const LossRow row = Row(4, "taco:format=int8,block=64/zip", 7, 1.79527);
   EXPECT_EQ(ToCsv(row),
             "4,\"taco:format=int8,block=64/zip\",1,7,500,1.89527,1.79527,192960,1000,1.5\n");
-  const auto rows = ParseLossRows(LossHeader() + ToCsv(row) + ToCsv(Row(2, "none", 1, 2)));
+  const auto rows =
+      ParseRows<LossRow>(LossRow::Header() + ToCsv(row) + ToCsv(Row(2, "none", 1, 2)));
   ASSERT_TRUE(rows.ok()) << rows.status();
   ASSERT_EQ(rows->size(), 2u);
   EXPECT_TRUE((*rows)[0].IsOfRun(row));
@@ -35,12 +38,12 @@ TEST(LossRows, GoThroughAFile) {
 }
 
 TEST(LossRows, OfOtherFilesAreRefused) {
-  EXPECT_THAT(std::string(Message(ParseLossRows("step,loss\n1,2\n").status())),
+  EXPECT_THAT(std::string(Message(ParseRows<LossRow>("step,loss\n1,2\n").status())),
               HasSubstr("expected rows of group_training"));
-  const std::string whole = LossHeader() + ToCsv(Row(2, "none", 1, 2));
-  EXPECT_THAT(std::string(Message(ParseLossRows(whole + "2,none,1\n").status())),
+  const std::string whole = LossRow::Header() + ToCsv(Row(2, "none", 1, 2));
+  EXPECT_THAT(std::string(Message(ParseRows<LossRow>(whole + "2,none,1\n").status())),
               HasSubstr("line 3: expected a row, got '2,none,1'"));
-  EXPECT_FALSE(ParseLossRows(whole + "2,\"none,1,1,500,1,1,1,1,1\n").ok());
+  EXPECT_FALSE(ParseRows<LossRow>(whole + "2,\"none,1,1,500,1,1,1,1,1\n").ok());
 }
 
 // Differences of 1, 2 and 3 %: their mean is 2, their deviation 1, and t of 2 degrees 4.303.

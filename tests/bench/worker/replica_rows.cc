@@ -2,26 +2,29 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <utility>
 
-#include "loss_rows.h"
+#include "kept_rows.h"
 
 namespace longhaul::worker {
 namespace {
 
 constexpr size_t kReplicaColumns = 11;
 
-template <class T>
-bool ReadCell(std::string_view cell, T* value) {
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), *value);
-  return error == std::errc() && end == cell.data() + cell.size();
+double BytesOf(const ReplicaRow& row) {
+  return static_cast<double>(row.gradient_bytes + row.parameter_bytes);
 }
 
-std::optional<ReplicaRow> ParseReplicaRow(std::string_view line) {
+}  // namespace
+
+std::string ReplicaRow::Header() {
+  return "replicas,form,lr,seed,step,train_loss,validation_loss,parameters,gradient_bytes_a_step,"
+         "parameter_bytes_a_step,seconds\n";
+}
+
+std::optional<ReplicaRow> ReplicaRow::Parse(std::string_view line) {
   const std::vector<std::string_view> cells = CellsOf(line);
   if (cells.size() != kReplicaColumns) return std::nullopt;
   ReplicaRow row;
@@ -35,41 +38,11 @@ std::optional<ReplicaRow> ParseReplicaRow(std::string_view line) {
   return read ? std::optional(row) : std::nullopt;
 }
 
-double BytesOf(const ReplicaRow& row) {
-  return static_cast<double>(row.gradient_bytes + row.parameter_bytes);
-}
-
-}  // namespace
-
-std::string ReplicaHeader() {
-  return "replicas,form,lr,seed,step,train_loss,validation_loss,parameters,gradient_bytes_a_step,"
-         "parameter_bytes_a_step,seconds\n";
-}
-
 std::string ToCsv(const ReplicaRow& row) {
-  const char* const quote = row.form.find(',') == std::string::npos ? "" : "\"";
-  return fmt::format("{},{}{}{},{},{},{},{:.5f},{:.5f},{},{},{},{:.1f}\n", row.replicas, quote,
-                     row.form, quote, row.lr, row.seed, row.step, row.train_loss,
+  return fmt::format("{},{},{},{},{},{:.5f},{:.5f},{},{},{},{:.1f}\n", row.replicas,
+                     Quoted(row.form), row.lr, row.seed, row.step, row.train_loss,
                      row.validation_loss, row.parameters, row.gradient_bytes, row.parameter_bytes,
                      row.seconds);
-}
-
-StatusOr<std::vector<ReplicaRow>> ParseReplicaRows(std::string_view text) {
-  const std::string header = ReplicaHeader();
-  if (!text.starts_with(header)) {
-    return InvalidArgument("expected rows of replica_training, whose first line is {}",
-                           header.substr(0, header.size() - 1));
-  }
-  text.remove_prefix(header.size());
-  std::vector<ReplicaRow> rows;
-  for (size_t number = 2; !text.empty(); ++number) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    const std::optional<ReplicaRow> row = ParseReplicaRow(line);
-    if (!row) return InvalidArgument("line {}: expected a row, got '{}'", number, line);
-    rows.push_back(*row);
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-  }
-  return rows;
 }
 
 std::string ReplicaTable(const std::vector<ReplicaRow>& rows, const std::string& base,

@@ -1,15 +1,14 @@
-// Rows of replica_training: one for each validation of a run. They are kept in a CSV file, which
-// later calls go on with.
+// Rows of replica_training: one for each validation of a run. They are kept in a CSV file
+// (kept_rows.h).
 //
 // Pure.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "base/status.h"
 
 namespace longhaul::worker {
 
@@ -28,13 +27,13 @@ struct ReplicaRow {
   bool IsOfRun(const ReplicaRow& other) const {
     return replicas == other.replicas && form == other.form && lr == other.lr && seed == other.seed;
   }
+
+  static constexpr std::string_view kProgram = "replica_training";
+  static std::string Header();
+  static std::optional<ReplicaRow> Parse(std::string_view line);
 };
 
-// Both with a newline at the end.
-std::string ReplicaHeader();
 std::string ToCsv(const ReplicaRow& row);
-// Reads a file that begins with ReplicaHeader. kInvalidArgument names the line that is wrong.
-StatusOr<std::vector<ReplicaRow>> ParseReplicaRows(std::string_view text);
 
 // For each form, at `step`: bytes, and how many times fewer than those of `base`; the validation
 // loss, mean over seeds, and its difference to that of `base` with the same seed, in percent: mean

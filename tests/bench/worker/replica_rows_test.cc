@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kept_rows.h"
+
 namespace longhaul::worker {
 namespace {
 
@@ -30,16 +32,18 @@ std::vector<ReplicaRow> SomeRows() {
 }
 
 TEST(ReplicaRows, AreReadAsWritten) {
-  std::string text = ReplicaHeader();
+  std::string text = ReplicaRow::Header();
   for (const ReplicaRow& row : SomeRows()) text += ToCsv(row);
-  const auto rows = ParseReplicaRows(text);
+  const auto rows = ParseRows<ReplicaRow>(text);
   ASSERT_TRUE(rows.ok()) << rows.status();
   ASSERT_EQ(rows->size(), 4u);
   EXPECT_TRUE((*rows)[3].IsOfRun(SomeRows()[3]));
   EXPECT_FALSE((*rows)[3].IsOfRun(SomeRows()[1]));
   EXPECT_EQ((*rows)[3].gradient_bytes, 10u);
-  EXPECT_THAT(ParseReplicaRows("a,b\n").status().message(), HasSubstr("rows of replica_training"));
-  EXPECT_THAT(ParseReplicaRows(ReplicaHeader() + "1,2\n").status().message(), HasSubstr("line 2"));
+  EXPECT_THAT(ParseRows<ReplicaRow>("a,b\n").status().message(),
+              HasSubstr("rows of replica_training"));
+  EXPECT_THAT(ParseRows<ReplicaRow>(ReplicaRow::Header() + "1,2\n").status().message(),
+              HasSubstr("line 2"));
 }
 
 TEST(ReplicaRows, TheTableHasBytesAndLossesOfTheSameRuns) {

@@ -24,7 +24,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/device_name.h"
-#include "base/file.h"
+#include "kept_rows.h"
 #include "replica_rows.h"
 #include "run/tokens/token_file.h"
 #include "transport/replicas/message.h"
@@ -200,13 +200,6 @@ class Replicas {
   uint64_t gradient_bytes_ = 0, parameter_bytes_ = 0;
 };
 
-Status WriteRows(const Flags& flags, const std::vector<ReplicaRow>& rows) {
-  if (flags.csv.empty()) return absl::OkStatus();
-  std::string text = ReplicaHeader();
-  for (const ReplicaRow& row : rows) text += ToCsv(row);
-  return WriteFileAtomic(flags.csv, text);
-}
-
 // Trains one run; adds its rows as they come.
 Status Train(const Flags& flags, const TokenFile& tokens, ReplicaRow row,
              std::vector<ReplicaRow>* rows) {
@@ -226,24 +219,14 @@ Status Train(const Flags& flags, const TokenFile& tokens, ReplicaRow row,
     rows->push_back(row);
     fmt::print("{}", ToCsv(row));
     std::fflush(stdout);
-    LH_RETURN_IF_ERROR(WriteRows(flags, *rows));
+    LH_RETURN_IF_ERROR(Keep(*rows, flags.csv));
   }
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<ReplicaRow>> ReadRows(const std::string& path) {
-  if (path.empty() || ::access(path.c_str(), F_OK) != 0) return std::vector<ReplicaRow>();
-  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  auto rows = ParseReplicaRows(text);
-  if (!rows.ok()) return InvalidArgument("{}: {}", path, Message(rows.status()));
-  return rows;
-}
-
 Status TrainAll(const Flags& flags, const TokenFile& tokens, std::vector<ReplicaRow>* rows) {
-  absl::Duration limit = absl::InfiniteDuration(), longest;
-  if (!flags.limit.empty() && !absl::ParseDuration(flags.limit, &limit)) {
-    return InvalidArgument("--limit: expected a time such as 8m, got '{}'", flags.limit);
-  }
+  LH_ASSIGN_OR_RETURN(const absl::Duration limit, ParseLimit(flags.limit));
+  absl::Duration longest;
   for (const std::string& form : flags.forms) {
     LH_RETURN_IF_ERROR(ParseForm(form, flags.replicas).status());
   }
@@ -279,8 +262,8 @@ Status Run(const Flags& flags) {
   LH_RETURN_IF_ERROR(WriteTokenFile({flags.text}, "bytes", 0.05, path).status());
   LH_ASSIGN_OR_RETURN(const TokenFile tokens, TokenFile::Open(path, /*verify=*/false));
   ::unlink(path.c_str());
-  LH_ASSIGN_OR_RETURN(std::vector<ReplicaRow> rows, ReadRows(flags.csv));
-  fmt::print("{}", ReplicaHeader());
+  LH_ASSIGN_OR_RETURN(std::vector<ReplicaRow> rows, ReadKept<ReplicaRow>(flags.csv));
+  fmt::print("{}", ReplicaRow::Header());
   const Status status = TrainAll(flags, tokens, &rows);
   std::erase_if(rows, [&](const ReplicaRow& row) {
     return row.replicas != flags.replicas || row.lr != flags.lr;

@@ -254,7 +254,7 @@ void AddExportCommand(Program& program) {
       ->add_option("--format", options->format,
                    "huggingface: as transformers loads it. longhaul: for a run with group.p below "
                    "1, whose model transformers does not have; `longhaul generate` and model.from "
-                   "read it. auto: the one of these that the run can have")
+                   "read it. auto: longhaul for such a run, else huggingface")
       ->check(CLI::IsMember({"huggingface", "longhaul", "auto"}))
       ->capture_default_str();
   command

@@ -57,7 +57,7 @@ class OneMemory : public std::enable_shared_from_this<OneMemory> {
 
  private:
   const absl::Duration call_limit_;
-  // By rank. Each rank writes its own, and then meets the others.
+  // The call of each rank. A rank writes its own one, and then waits for the others.
   std::vector<Call> calls_;
   std::vector<std::unique_ptr<Events>>
       events_;  // outlive the communicators that the others wait for

@@ -45,7 +45,7 @@ recovery: {{ attempts: 0 }}
 
 
 class Installation(Trio):
-    """On folders that are there, or on new ones."""
+    """Two coordinators, a witness and two workers, which open the folders of state in `folder`, or make new ones."""
 
     def __init__(self, programs, folder):
         self.opened = all((pathlib.Path(folder) / name).is_dir() for name in DAEMONS)

@@ -222,9 +222,9 @@ TEST(GroupOverlap, LossesAreThoseOfOneRank) {
   }
 }
 
-// With channels of ranks' own there is no such model of one rank. Here the losses say with which
-// parameters a step was computed: those before the first update, and from step 3 on those that lack
-// one.
+// No model of one rank has channels of the ranks' own, so the losses are not compared with such a
+// model's. They tell instead which parameters a step was computed with: those before the first
+// update, and from step 3 on those that lack one update.
 TEST(GroupOverlap, LosesNoUpdateWithChannelsOfRanksTheirOwn) {
   StageOptions options = OptionsOf({.family = ModelFamily::kLlama});
   options.group.shared_channels = 0.5;

@@ -50,6 +50,13 @@ Pair::Pair(World* world, Checkers* checkers, StateOptions options, size_t worker
     pair_.Blame(world_->timeline.now());
     seats_[place == kA ? kB : kA]->shell().Supersede();
   };
+  // Users are told that the standby has their changes. So it must be possible to elect it.
+  pair_.both_in_sync = [this](Place place) {
+    if (!witness_.file().in_sync.empty()) return;
+    world_->Violate(
+        "{} counts both as in sync, and the witness, which has an empty record, elects nobody",
+        seats_[place]->name());
+  };
 }
 
 void Pair::Begin() {

@@ -91,6 +91,7 @@ void PairSeat::TickAsLeader() {
   const bool may_grow = has_witness_ && witness_heard_ != MonoTime() && !introduce_;
   if (live_ && may_grow && !seat_->in_sync_of_two() && seat_->Grow(follower_->seat)) {
     pair_->Saw("both in sync");
+    pair_->both_in_sync(place_);
     Carry();
     if (waits()) return;
   }

@@ -81,6 +81,8 @@ struct PairWorld {
   std::map<uint64_t, std::shared_ptr<const PairChange>> changes;  // by chain
   // Called when the coordinator at `place` begins a term, before it serves.
   std::function<void(Place place)> new_term;
+  // Called when the coordinator at `place` counts both as in sync, and has a witness.
+  std::function<void(Place place)> both_in_sync;
   uint64_t newest_term = 0;  // in which a change was committed
   uint64_t last_tenure = 0, last_stream = 0, last_change = 0;
 };

@@ -3,7 +3,8 @@
 
 usage: gpu_run.py BUNDLE [--gpus N] [--minutes 10] [--only NAME...] [--out FOLDER]
 
-A job has one, two or four GPUs for itself and sees no others (CUDA_VISIBLE_DEVICES). Every program of gpu_tests.txt is
+A job has one, two or four GPUs and sees no others (CUDA_VISIBLE_DEVICES). Up to three jobs share a GPU, because most
+wait for processes to start, or for the CPU; those that fill a GPU's memory have it alone. Every program of gpu_tests.txt is
 run on one GPU; groups and collectives also on two and on four, where the machine has them. What needs more GPUs than there
 are is named as not run. Prints a table with seconds; a test that fails, or that the minutes do not allow, gives exit code 1.
 """
@@ -28,6 +29,10 @@ RUNS = {1: ["slices_test.py losses", "overlap_test.py losses", "replicas_test.py
 # Tests of collectives spend most of their time in starting processes and NCCL, those of groups
 # in one thread on the CPU.
 SHARDS = 4
+SHARES = 3  # jobs on a GPU at the same time
+ALONE = ("memory_gpu_test", "large_stage_gpu_test")
+# Tests of the arithmetic of a pass, for which it is all the same how sums travel.
+OF_ANY_LINKS = "*LargeOnGpus*:ComposedOnGpus*:*EveryGradient*"
 LONG_FIRST = ("memory_gpu_test", "stage_graphs_gpu_test", "step_loop_gpu_test", "slices_test.py losses")
 
 
@@ -38,6 +43,7 @@ class Job:
     command: list
     environment: dict = dataclasses.field(default_factory=dict)
     shards: int = 1  # processes that share the job's tests, and its GPUs
+    shares: int = 1  # of SHARES, on each of its GPUs
     seconds: float = 0
     result: str = "not run: the time was over"
     tests: str = ""
@@ -52,7 +58,8 @@ def jobs_of(bundle, python, count):
     missing = {GROUPS, COLLECTIVES} - set(programs)
     if missing:
         sys.exit(f"gpu_run.py: expected {', '.join(missing)} in {bundle}/gpu_tests.txt")
-    jobs = [Job(program, 1, [bundle / "bin" / program]) for program in programs if program != GROUPS]
+    jobs = [Job(program, 1, [bundle / "bin" / program], shares=SHARES if program in ALONE else 1)
+            for program in programs if program != GROUPS]
     jobs.append(Job(OPS_TEST, 1, [python, "-B", bundle / OPS_TEST, bundle / "bin/longhaul-codec"],
                     {"LONGHAUL_TORCH_OPS": str(bundle / "lib/liblonghaul_torch_ops.so"), "LD_LIBRARY_PATH": None}))
     for gpus in (2, 4):
@@ -61,8 +68,8 @@ def jobs_of(bundle, python, count):
         sizes = "*_2" if gpus == 2 else "*_3:*_4"
         jobs.append(Job(COLLECTIVES, gpus, [bundle / "bin" / COLLECTIVES, f"--gtest_filter={sizes}"], shards=SHARDS))
     # As on machines whose GPUs have no direct links.
-    jobs.append(Job(f"{GROUPS} without direct links", 2, [bundle / "bin" / GROUPS], {"NCCL_P2P_DISABLE": "1"},
-                    shards=SHARDS))
+    jobs.append(Job(f"{GROUPS} without direct links", 2, [bundle / "bin" / GROUPS, f"--gtest_filter=-{OF_ANY_LINKS}"],
+                    {"NCCL_P2P_DISABLE": "1"}, shards=SHARDS))
     for gpus, runs in RUNS.items():
         for run in runs:
             script, case = run.split()
@@ -74,26 +81,32 @@ def jobs_of(bundle, python, count):
 
 
 class Machine:
-    """GPUs that jobs take and give back."""
+    """GPUs of which jobs take shares and give them back."""
 
     def __init__(self, visible, deadline, logs):
-        self.free, self.deadline, self.logs = list(visible), deadline, logs
+        self.free, self.deadline, self.logs = {gpu: SHARES for gpu in visible}, deadline, logs
         self.changed = threading.Condition()
 
     def run(self, jobs):
         waiting, threads = list(jobs), []
         with self.changed:
             while waiting and time.monotonic() < self.deadline:
-                job = next((job for job in waiting if job.gpus <= len(self.free)), None)
+                job, gpus = next(((job, gpus) for job in waiting if (gpus := self.place_of(job))), (None, None))
                 if job is None:
                     self.changed.wait(timeout=1)
                     continue
                 waiting.remove(job)
-                gpus = [self.free.pop(0) for _ in range(job.gpus)]
+                for gpu in gpus:
+                    self.free[gpu] -= job.shares
                 threads.append(threading.Thread(target=self.carry_out, args=(job, gpus)))
                 threads[-1].start()
         for thread in threads:
             thread.join()
+
+    def place_of(self, job):
+        """The GPUs with most room, in their order; None if they are too few."""
+        room = sorted((gpu for gpu in self.free if self.free[gpu] >= job.shares), key=lambda gpu: -self.free[gpu])
+        return [gpu for gpu in self.free if gpu in room[:job.gpus]] if len(room) >= job.gpus else None
 
     def carry_out(self, job, gpus):
         began = time.monotonic()
@@ -104,7 +117,8 @@ class Machine:
         job.seconds = time.monotonic() - began
         print(f"{job.seconds:7.1f} s  {job.title()}: {job.result}", flush=True)
         with self.changed:
-            self.free += gpus
+            for gpu in gpus:
+                self.free[gpu] += job.shares
             self.changed.notify()
 
     def start_and_wait(self, job, gpus):

@@ -68,7 +68,7 @@ class GpuRun(unittest.TestCase):
         self.assertRegex((bundle.folder / "out/gpu_run.txt").read_text(), r"7 passed, 0 failed on 1 GPU")
         self.assertRegex(done.stdout, r"stage_gpu_test on 1 GPU +passed +3 tests")
 
-    def test_four_gpus_are_never_shared(self):
+    def test_four_gpus(self):
         bundle = self.bundle()
         done = bundle.run(4)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -84,6 +84,18 @@ class GpuRun(unittest.TestCase):
         self.assertRegex(bundle.calls("group_test_parity")[0], r"^\d,\d 2$")
         self.assertRegex(bundle.calls("slices_test_losses")[0], r"^\d 1$")
         self.assertNotIn("not run", done.stdout)
+
+    def test_a_gpu_is_shared_but_by_those_that_fill_it(self):
+        machine = gpu_run.Machine(["0", "1", "2"], 0, None)
+        alone, two, one = (gpu_run.Job("", gpus, [], shares=shares) for gpus, shares in ((1, gpu_run.SHARES), (2, 1), (1, 1)))
+        machine.free = {"0": 1, "1": gpu_run.SHARES, "2": 2}
+        self.assertEqual(machine.place_of(alone), ["1"])
+        self.assertEqual(machine.place_of(two), ["1", "2"])
+        self.assertEqual(machine.place_of(one), ["1"])
+        machine.free = {"0": 0, "1": gpu_run.SHARES - 1, "2": 0}
+        self.assertIsNone(machine.place_of(alone))
+        self.assertIsNone(machine.place_of(two))
+        self.assertEqual(machine.place_of(one), ["1"])
 
     def test_gpus_that_are_shown_are_the_ones_used(self):
         bundle = self.bundle()

@@ -34,6 +34,15 @@ uint64_t StateBytes(const RunSpec& spec, uint32_t vocabulary, const Cell& cell) 
                          cell.roles.head);
 }
 
+std::string LostDiskWarning(const RunSpec& spec, uint64_t copy_every) {
+  if (spec.replay || copy_every > 0 || spec.checkpoint.keep_copy || !spec.checkpoint.to.empty()) {
+    return "";
+  }
+  return "a lost disk loses this run: every stage's state is on its own worker's disk alone; say "
+         "recovery.every: auto, checkpoint.keep_copy: true, or a folder of an object store in "
+         "checkpoint.to";
+}
+
 CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan) {
   const double step_seconds = plan.prediction.step_seconds;
   const auto at_risk = [&](uint64_t steps) {

@@ -26,4 +26,8 @@ struct CopyInterval {
 // `plan` must have its prediction. An unknown egress rate counts as 100 Mbit/s.
 CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan);
 
+// Returns a sentence about a run whose workers are on machines of their own: a lost disk loses it,
+// because no state is copied elsewhere. "": something protects it. `copy_every`: as in Assignment.
+std::string LostDiskWarning(const RunSpec& spec, uint64_t copy_every);
+
 }  // namespace longhaul::coordinator

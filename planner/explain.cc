@@ -15,6 +15,7 @@
 #include "planner/pipeline_cost.h"
 #include "planner/place_workers.h"
 #include "planner/retune.h"
+#include "planner/tied_cost.h"
 #include "run/schedule/tune.h"
 
 namespace longhaul::coordinator {
@@ -232,14 +233,7 @@ std::string Tied(const PlanRequest& request, const Plan& plan) {
   }
   const auto tied = std::ranges::find(plan.assignment.edges, EdgeKind::kTied, &Edge::kind);
   if (tied == plan.assignment.edges.end()) return "";
-  const NetworkRates network = NetworkOf(plan);
-  const auto place = static_cast<size_t>(tied - plan.assignment.edges.begin());
-  const auto seconds = [&](const Flow& flow, Direction direction) {
-    return static_cast<double>(WithChunkHeaders(flow.bytes)) /
-           AloneBytesPerSecond(network, plan.assignment, place, direction);
-  };
-  const double slower = std::max(seconds(tied->forward, Direction::kForward),
-                                 seconds(tied->backward, Direction::kBackward));
+  const double slower = TiedSeconds(plan);
   return fmt::format(
       " {} and {} hold the one matrix of embedding and head (model.tied: true) and send each other "
       "its gradient, about {} and {} a step{}; with {} nothing would be sent, and the export would "
@@ -305,6 +299,24 @@ std::string Remembered(const Plan& plan) {
   if (where == nullptr) return "";
   return fmt::format(" Message buffers take up to {} of disk on {}, the most of all workers.",
                      FormatBytes(most), where->worker_name);
+}
+
+// GPUs of workers that the run does not use.
+std::string IdleGpus(const PlanRequest& request, const Plan& plan) {
+  std::string workers;
+  for (size_t s = 0; s < plan.assignment.cells.size(); ++s) {
+    const CandidateWorker& worker = request.workers[s];
+    const size_t ranks = plan.assignment.cells[s].group.tensor;
+    if (!worker.on_gpu || worker.devices.size() <= ranks) continue;
+    workers += fmt::format("{}{} has {} GPUs and uses {}", workers.empty() ? "" : ", ", worker.name,
+                           worker.devices.size(), ranks);
+  }
+  if (workers.empty()) return "";
+  return fmt::format(
+      " {}: a worker has one stage at a time, so share its stage by group.tensor, or start a "
+      "worker "
+      "for each GPU.",
+      workers);
 }
 
 // The memory of a GPU's host, where a stage nearly fills it.
@@ -458,7 +470,8 @@ std::string Explain(const PlanRequest& request, const Plan& plan) {
     text += fmt::format(" It goes on from the checkpoint of step {}, with the split that wrote it.",
                         request.resume->step);
   }
-  return text + HostMemory(request, plan) + Remembered(plan) + Oddities(request);
+  return text + IdleGpus(request, plan) + HostMemory(request, plan) + Remembered(plan) +
+         Oddities(request);
 }
 
 }  // namespace longhaul::coordinator

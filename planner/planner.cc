@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "planner/audit_cost.h"
 #include "planner/auto_keys.h"
 #include "planner/auto_search.h"
 #include "planner/codec_choice.h"
@@ -23,6 +24,7 @@
 #include "planner/sharing.h"
 #include "planner/split.h"
 #include "planner/stage_costs.h"
+#include "planner/tied_cost.h"
 #include "run/model/share.h"
 #include "run/plan/chain.h"
 
@@ -299,6 +301,11 @@ StatusOr<Plan> Planner::Finish(BegunPlan begun, const Plan* slower,
     plan.explanation +=
         fmt::format(" Every stage's state is copied to another worker {}.", copies.reason);
   }
+  plan.explanation += AuditText(settled, plan);
+  if (const std::string risk = LostDiskWarning(spec_, copies.steps);
+      request_.on_other_machines && !risk.empty()) {
+    plan.explanation += fmt::format(" Warning: {}.", risk);
+  }
   return std::move(plan);
 }
 
@@ -358,6 +365,7 @@ StatusOr<Plan> MakePlanOfPlaced(const PlanRequest& request, const std::stop_toke
 
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
   StatusOr<Plan> plan = MakePlanInSearch(request, stop);
+  if (plan.ok()) LH_RETURN_IF_ERROR(CheckTiedCost(request, *plan));
   if (plan.ok() && request.limit.HasEndedSearches()) {
     plan->prediction.cut_short = request.limit.Words();
     plan->explanation += fmt::format(" More was not tried: {}.", plan->prediction.cut_short);

@@ -112,6 +112,8 @@ struct PlanRequest {
   std::optional<std::vector<uint32_t>> layers;
   // How the workers were chosen; nullopt: they were not.
   std::optional<PlacementSummary> placement;
+  // A worker is on another machine than the coordinator, so a disk may be lost alone.
+  bool on_other_machines = false;
 };
 
 // Bytes that one stage needs on its device: parameters, gradients, optimizer state, snapshots

@@ -36,6 +36,7 @@ struct WorkerJoined {
 struct WorkerSaid {
   SessionId session;
   v1::WorkerMessage message;
+  Signature signature = Signature::kNone;  // of the digests of a step report
 };
 struct WorkerLeft {
   SessionId session;

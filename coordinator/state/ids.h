@@ -16,4 +16,11 @@ using RequestId = Strong<struct RequestIdTag, uint64_t>;
 // machine. Never reused.
 using ComputationId = Strong<struct ComputationIdTag, uint64_t>;
 
+// Whether the member's key has signed what a worker reports.
+enum class Signature : uint8_t {
+  kNone,  // the coordinator has no TLS, so members have no keys
+  kGood,
+  kBad,  // missing, or of another key or text
+};
+
 }  // namespace longhaul::coordinator

@@ -71,6 +71,8 @@ struct StateOptions {
   // Runs may have hooks: programs of the run file that the coordinator runs. See threats.md.
   bool allow_hooks = false;
   std::string version;  // of the coordinator, for people
+  // The coordinator's machine (base/machine.h). Empty: not known.
+  std::string machine;
 };
 
 }  // namespace longhaul::coordinator

@@ -23,6 +23,7 @@
 #include "coordinator/state/queries/samples.h"
 #include "coordinator/state/queries/traces.h"
 #include "coordinator/state/recovery/crews.h"
+#include "coordinator/state/recovery/departures.h"
 #include "coordinator/state/recovery/recovery.h"
 #include "coordinator/state/recovery/replicas.h"
 #include "coordinator/state/sessions/messages.h"
@@ -33,6 +34,9 @@
 #include "coordinator/state/shards/hooks.h"
 #include "coordinator/state/shards/shards.h"
 #include "coordinator/state/shards/stored.h"
+#include "coordinator/state/verify/audits.h"
+#include "coordinator/state/verify/verdicts.h"
+#include "coordinator/state/verify/verification.h"
 #include "coordinator/state/workers/health.h"
 #include "coordinator/state/workers/orders.h"
 #include "coordinator/state/workers/spares.h"
@@ -80,6 +84,11 @@ struct State::Components {
   Crews crews{ledger, health, links, failures};
   Recovery recovery{ledger, moves, failures, health, spares, shards, stages, tuning, crews};
   Replicas replicas{ledger, moves, failures, spares, crews};
+  Departures departures{ledger, moves, failures, steps, shards, copies, crews};
+
+  Verdicts verdicts{ledger, failures, steps, shards, health};
+  Verification verification{ledger, verdicts};
+  Audits audits{ledger, spares, steps, shards, copies, commits, verdicts};
 
   Traces traces{ledger};
   Samples samples{ledger};
@@ -87,10 +96,10 @@ struct State::Components {
   Requests requests{ledger};
   Views views{{ledger, health, links, spares, troubles, steps, shards, planning, requests}};
 
-  Sessions sessions{ledger, health, links, stages, planning, shards, copies, samples};
+  Sessions sessions{ledger, health, links, stages, planning, shards, copies, samples, departures};
   Messages messages{ledger,
                     {health, links, spares, troubles, tuning, steps, standstill, stages, shards,
-                     commits, planning, traces, samples}};
+                     commits, planning, traces, samples, departures, verification, audits}};
 
   bool restarted = false;
   uint64_t unchecked_ticks = 0;  // since the invariants were checked last
@@ -102,7 +111,8 @@ struct State::Components {
     // Drafts are given up before tuning begins, and orders go out when all have heard of the move.
     for (MoveListener* listener : std::initializer_list<MoveListener*>{
              &planning, &shards, &tuning, &steps, &standstill, &stages, &failures, &troubles,
-             &copies, &stored_copies, &hooks, &commits, &recovery, &orders, &samples}) {
+             &copies, &stored_copies, &hooks, &commits, &recovery, &verification, &audits, &orders,
+             &samples}) {
       moves.Add(listener);
     }
     shards.WhenDone(ShardCheck::Purpose::kResume,
@@ -177,9 +187,10 @@ struct State::Components {
   }
 
   MonoTime NextWake() const {
-    MonoTime wake = std::min({sessions.NextWake(), shards.NextWake(), traces.NextWake(),
-                              samples.NextWake(), planning.NextWake(), links.NextWake(),
-                              queue.NextWake(), health.NextWake(), stored_copies.NextWake()});
+    MonoTime wake =
+        std::min({sessions.NextWake(), shards.NextWake(), traces.NextWake(), samples.NextWake(),
+                  planning.NextWake(), links.NextWake(), queue.NextWake(), health.NextWake(),
+                  stored_copies.NextWake(), audits.NextWake()});
     for (const Run* run : ledger.Active()) {
       wake = std::min({wake, stages.NextWake(*run), failures.NextWake(*run)});
     }
@@ -211,7 +222,9 @@ TickResult State::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms)
   c.queue.Advance();
   c.spares.Advance();
   c.replicas.Advance();
+  c.departures.Advance();
   c.copies.Advance();
+  c.audits.Advance();
   c.stored_copies.Advance();
   c.hooks.Advance();
   c.queue.Answer();

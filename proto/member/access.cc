@@ -19,6 +19,7 @@
 #include "base/unique_fd.h"
 #include "longhaul/v1/member.grpc.pb.h"
 #include "proto/identity/rotation.h"
+#include "proto/identity/signature.h"
 #include "proto/identity/trust.h"
 #include "proto/member/authority_of.h"
 #include "proto/rpc/auth.h"
@@ -271,6 +272,16 @@ Status Access::AskEach(const std::function<Status(const std::string& address)>& 
   return absl::UnavailableError(absl::StrJoin(in_vain, "; "));
 }
 
+StatusOr<std::string> Access::SignDigests(std::string_view body) const {
+  std::string key;
+  {
+    const std::lock_guard lock(mutex_);
+    key = credentials_.key_pem;
+  }
+  if (key.empty()) return FailedPrecondition("without TLS a member has no key to sign with");
+  return SignText(key, kSignedAsDigests, body);
+}
+
 uint64_t Access::generation() const {
   const std::lock_guard lock(mutex_);
   return generation_;
@@ -290,14 +301,27 @@ Status Access::RenewIfDue(absl::Duration pause) {
   if (options_.insecure) return absl::OkStatus();
   LH_RETURN_IF_ERROR(DropOldAuthority());
   Credentials old;
+  bool has_ended = false;
   {
     const std::lock_guard lock(mutex_);
+    has_ended = absl::Now() >= certificate_->not_after;
     const bool due = new_authority_ || absl::Now() >= RenewalTime(*certificate_);
     if (!due || Now() < renew_from_) return absl::OkStatus();
     renew_from_ = Now() + pause;
     old = credentials_;
   }
+  // A certificate that has ended proves nothing. It may be short, and the coordinator was away.
+  if (has_ended && !options_.token_file.empty()) {
+    return Annotate(JoinAgain(), "joining again, because the certificate has ended");
+  }
   return Annotate(Renew(old), "renewing the certificate");
+}
+
+Status Access::JoinAgain() {
+  LH_ASSIGN_OR_RETURN(const std::optional<JoinToken> token, ReadJoinToken(options_.token_file));
+  if (!token) return NoWayIn(options_);
+  LH_ASSIGN_OR_RETURN(const UniqueFd lock, LockFor(options_.credentials_file));
+  return Join(*token, kRenewLimit);
 }
 
 // Later channels do not trust it any more.

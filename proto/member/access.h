@@ -26,6 +26,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -72,6 +73,9 @@ class Access {
   bool alone() const { return options_.addresses.size() == 1; }
   size_t count() const { return options_.addresses.size(); }  // number of coordinators
   bool insecure() const { return options_.insecure; }
+  // Signs digests with the member's key (proto/identity/signature.h). kFailedPrecondition: there is
+  // no key, because this Access is without encryption.
+  StatusOr<std::string> SignDigests(std::string_view body) const;
   // Prepares the context of a call, before the call starts. Without TLS it adds the token. If
   // `wait` is true and there is a single coordinator, the call waits while the coordinator is down.
   // Else the call fails with UNAVAILABLE if the connection cannot be made.
@@ -104,10 +108,11 @@ class Access {
   void NoteAuthority(const grpc::ClientContext& context);
 
   // Renews and stores the certificate if two thirds of its lifetime are over, or if NoteAuthority
-  // found a new authority. Else, and without TLS, returns OK. Blocks for at most 5 s per
-  // coordinator. After an attempt that failed, returns OK without another attempt until `pause` is
-  // over. Errors: kUnavailable if no coordinator answers, else those of the coordinator or of
-  // files; the old certificate stays in use.
+  // found a new authority. Joins again if the certificate has ended and there is a token file.
+  // Else, and without TLS, returns OK. Blocks for at most 5 s per coordinator. After an attempt
+  // that failed, returns OK without another attempt until `pause` is over. Errors: kUnavailable if
+  // no coordinator answers, else those of the coordinator or of files; the old certificate stays in
+  // use.
   Status RenewIfDue(absl::Duration pause);
 
  private:
@@ -115,6 +120,7 @@ class Access {
   StatusOr<bool> LoadStored(const std::optional<JoinToken>& token);
   Status Join(const JoinToken& token, absl::Duration limit);
   Status Renew(const Credentials& old);
+  Status JoinAgain();
   Status DropOldAuthority();
   std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address,
                                            const Credentials& credentials) const;

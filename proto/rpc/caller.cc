@@ -28,4 +28,9 @@ StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, absl::Time now
   return Caller{certificate->member, certificate->not_after, certificate->key_sha256};
 }
 
+std::string CertificateOf(const grpc::ServerContextBase& context) {
+  const auto shown = context.auth_context()->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  return shown.empty() ? "" : std::string(shown.front().data(), shown.front().size());
+}
+
 }  // namespace longhaul

@@ -24,4 +24,7 @@ struct Caller {
 // member's, or it has expired by `now`.
 StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context, absl::Time now);
 
+// Returns the caller's certificate (PEM); "": it has shown none.
+std::string CertificateOf(const grpc::ServerContextBase& context);
+
 }  // namespace longhaul

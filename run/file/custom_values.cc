@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "codec/registry.h"
 #include "run/file/topology_fields.h"
 #include "run/file/values.h"
 #include "run/kinds/link_pairs.h"
@@ -130,9 +131,8 @@ Field CodecTimesField(std::string name, std::vector<ReplaySpec::CodecTimes>* tar
     for (const auto& entry : node) {
       const auto codec = ReadScalar(reader, entry.first, path, "a codec's name");
       if (!codec) continue;
-      const CodecSpec spec(*codec);
-      const Status& known = spec.Get().status();
-      if (known.ok() && spec.family() == *codec) {
+      const Status known = CodecSpec(*codec).Get().status();
+      if (codec::FindFamily(*codec) != nullptr) {
         ReadCodecTimes(*codec, reader, entry.second, entry.first,
                        fmt::format("{}.{}", path, *codec), target);
         continue;
@@ -389,31 +389,71 @@ Value Preset() {
   return value;
 }
 
-// `tied: split`: both matrices begin as the published one, and are trained apart.
+// `tied: split`: both matrices begin as the published one, and are trained apart. `auto`: tied, as
+// the published model is, but nobody has said so.
 Value Tied() {
   const auto tied = LH_AT(model.tied);
   const auto split = LH_AT(weights.split);
+  const auto unsaid = LH_AT(weights.tied_unsaid);
   Value value;
-  value.schema = R"("enum": [true, false, "split"])";
+  value.schema = R"("enum": [true, false, "split", "auto"])";
   value.field = [=](const std::string& name, Draft* draft) {
     Field field = Flag(name, nullptr);
-    field.expected = "true, false or split";
+    field.expected = "true, false, split or auto";
     field.read = [=](Reader& reader, const YAML::Node& node, const std::string& path) {
       split(draft->spec) = node.IsScalar() && node.Scalar() == "split";
-      if (split(draft->spec)) {
-        tied(draft->spec) = false;
+      unsaid(draft->spec) = node.IsScalar() && node.Scalar() == "auto";
+      if (split(draft->spec) || unsaid(draft->spec)) {
+        tied(draft->spec) = unsaid(draft->spec);
       } else {
         Flag(name, &tied(draft->spec)).read(reader, node, path);
       }
     };
     return field;
   };
-  value.text = [=](const RunSpec& spec) {
-    return split(spec) ? "split" : fmt::format("{}", tied(spec));
+  value.text = [=](const RunSpec& spec) -> std::string {
+    if (split(spec)) return "split";
+    return tied(spec) && unsaid(spec) ? "auto" : fmt::format("{}", tied(spec));
   };
   value.copy = [=](const RunSpec& from, RunSpec* to) {
     tied(*to) = tied(from);
     split(*to) = split(from);
+    unsaid(*to) = unsaid(from);
+  };
+  return value;
+}
+
+Value CopyEvery() {
+  static constexpr uint32_t kMost = 1'000'000;
+  static constexpr std::string_view kBetweenHosts = "between-hosts";
+  const auto make = [](std::string name, RecoverySpec* recovery) {
+    const auto read = [recovery](Reader& reader, const YAML::Node& node, const std::string& path,
+                                 const std::string& expected) {
+      const std::string word = node.IsScalar() ? node.Scalar() : "";
+      recovery->every_between_hosts = word == kBetweenHosts;
+      if (recovery->every_between_hosts) {
+        recovery->every = 0;
+      } else if (word == "auto" || word.find_first_not_of("0123456789") == std::string::npos) {
+        WholeOrAuto("", &recovery->every, 0, kMost).read(reader, node, path);
+      } else {
+        reader.FailExpected(node, path, expected);
+      }
+    };
+    return Custom(std::move(name),
+                  fmt::format("a whole number from 0 to {}, auto or {}", kMost, kBetweenHosts),
+                  read);
+  };
+  const auto text = [](const RecoverySpec& recovery) -> std::string {
+    if (!recovery.every) return "auto";
+    if (*recovery.every == 0 && recovery.every_between_hosts) return std::string(kBetweenHosts);
+    return fmt::format("{}", *recovery.every);
+  };
+  Value value = Bound(LH_AT(recovery), make, text,
+                      R"("anyOf": [{"type": "integer", "minimum": 0, "maximum": 1000000}, )"
+                      R"({"enum": ["auto", "between-hosts"]}])");
+  value.copy = [](const RunSpec& from, RunSpec* to) {
+    to->recovery.every = from.recovery.every;
+    to->recovery.every_between_hosts = from.recovery.every_between_hosts;
   };
   return value;
 }

@@ -24,7 +24,8 @@ Field CodecField(std::string name, CodecSpec* target, std::string expected, bool
 Field CodecOrAuto(std::string name, CodecSpec* target);
 
 Value Preset();            // model.preset
-Value Tied();              // model.tied: true, false or split
+Value Tied();              // model.tied: true, false, split or auto
+Value CopyEvery();         // recovery.every: a number of steps, auto or between-hosts
 Value TextFiles();         // data.text: a glob or a list of globs
 Value DataSets();          // data.sets: a folder, { from, weight }, or a list of such
 Value Program();           // hooks.on_checkpoint: a list of a program and its arguments

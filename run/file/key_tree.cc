@@ -127,6 +127,7 @@ const std::vector<Key>& Keys() {
     std::vector<Key> all = TrainingKeys();
     for (Key& row : SamplesKeys()) all.push_back(std::move(row));
     for (Key& row : RunningKeys()) all.push_back(std::move(row));
+    for (Key& row : VerifyKeys()) all.push_back(std::move(row));
     return all;
   }();
   return keys;

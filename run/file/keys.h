@@ -76,6 +76,8 @@ const std::vector<Key>& Keys();
 std::vector<Key> TrainingKeys();
 // The rows of samples.
 std::vector<Key> SamplesKeys();
+// The rows of verify and audit.
+std::vector<Key> VerifyKeys();
 // All other rows.
 std::vector<Key> RunningKeys();
 

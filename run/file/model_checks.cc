@@ -15,6 +15,10 @@
 namespace longhaul::config {
 namespace {
 
+// The context of presets whose published one is longer, unless the run file says one: models are
+// trained on sequences of about this length, and memory grows with it.
+constexpr uint32_t kUsualContext = 2048;
+
 // A boundary tensor's encoding must fit the 32 bits of a frame's length, in fp32 and with room for
 // headers.
 constexpr uint64_t kMostBoundaryElements = 1ull << 29;
@@ -126,8 +130,8 @@ void FillFromFolder(const FindModel& find_model, Reader& reader, RunSpec* spec) 
     reader.Fail(reader.PlaceOf(path),
                 fmt::format("{}: the model in {} has another; leave it out", path, from));
   }
-  if (!reader.Has("model.tied")) {
-    model.tied = found->model.tied;
+  if (!reader.Has("model.tied") || spec->weights.tied_unsaid) {
+    model.tied = spec->weights.tied_unsaid = found->model.tied;
     reader.Assume("model.tied", "model.from");
   } else if (found->model.tied && !model.tied && !spec->weights.split) {
     reader.Fail(reader.PlaceOf("model.tied"),
@@ -201,7 +205,9 @@ void CompleteModel(const std::string& preset, const FindModel& find_model, Reade
   if (find_model && reader.Has("model.from")) {
     FillFromFolder(find_model, reader, run);
   } else if (const model::Preset* known = FindPreset(preset)) {
-    FillFrom(known->model, fmt::format("the preset {}", known->name), "model.preset", reader, spec);
+    ModelSpec model = known->model;
+    model.context = std::min(model.context, kUsualContext);
+    FillFrom(model, fmt::format("the preset {}", known->name), "model.preset", reader, spec);
   } else if (reader.Has("model.preset")) {
     AssumeAll("model.preset", reader);
   }
@@ -242,6 +248,11 @@ void CheckModel(const RunSpec& spec, Reader& reader) {
         fmt::format("model.tied: a replay has no gradient that the first and the last of "
                     "several stages could sum, and pipeline.stages is {}; say false",
                     spec.pipeline.stages ? fmt::format("{}", *spec.pipeline.stages) : "auto"));
+  }
+  if (spec.weights.tied_unsaid && spec.weights.from.empty() && reader.Sound({"model.tied"})) {
+    reader.Fail(reader.PlaceOf("model.tied"),
+                "model.tied: auto takes what a published model has, and there is no model.from; "
+                "say true or false");
   }
   if (spec.weights.split && spec.weights.from.empty() && reader.Sound({"model.tied"})) {
     reader.Fail(reader.PlaceOf("model.tied"),

@@ -19,6 +19,7 @@
 #include "run/file/group_collective.h"
 #include "run/file/topology.h"
 #include "run/file/train_spec.h"
+#include "run/file/verify_spec.h"
 #include "run/kinds/link_pairs.h"
 #include "run/kinds/schedules.h"
 #include "run/kinds/transports.h"
@@ -100,6 +101,9 @@ struct WeightsSpec {
   // "model.tied: split": embedding and head both begin with the one matrix of a tied model, and are
   // then trained apart.
   bool split = false;
+  // "model.tied: auto": the run file does not say `tied`, and the published model's matrix is tied.
+  // A plan is refused if its exchange would take much of a step (planner/tied_cost.h).
+  bool tied_unsaid = false;
   // "model.weights": content address of the list of all tensors, of model and adapters, which the
   // CLI makes. Empty: none yet.
   std::string sha256;
@@ -279,6 +283,9 @@ struct RecoverySpec {
   // nullopt ("auto"): as often as possible while copies cost a step little
   // (planner/copy_interval.h).
   std::optional<uint32_t> every = 0;
+  // "between-hosts", if `every` is 0: as auto if the run's workers are on several machines. False:
+  // the run file says 0.
+  bool every_between_hosts = true;
   // Further workers that are reserved for the run. They hold copies of its state, and take the
   // place of a lost worker.
   uint32_t spares = 0;
@@ -354,6 +361,8 @@ struct RunSpec {
   LinksSpec links;
   CheckpointSpec checkpoint;
   RecoverySpec recovery;
+  VerifySpec verify;
+  AuditSpec audit;
   HooksSpec hooks;
   std::optional<ReplaySpec> replay;
   std::optional<TopologySpec> topology;  // what a local cluster emulates for this run

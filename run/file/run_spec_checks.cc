@@ -269,6 +269,8 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   CheckReplay(spec, reader);
   CheckHooks(spec, reader);
   CheckSamples(spec, reader);
+  CheckVerify(spec, reader);
+  CheckAudit(spec, reader);
   CheckBackward(spec.links.codecs, "links.backward", reader);
   for (const auto& [worker, exception] : spec.links.by_worker) {
     if (exception.codecs.backward == spec.links.codecs.backward) continue;

@@ -41,6 +41,8 @@ void CheckGroup(const RunSpec& spec, Reader& reader);
 void CheckReplicas(const RunSpec& spec, Reader& reader);
 void CheckReplay(const RunSpec& spec, Reader& reader);
 void CheckSamples(const RunSpec& spec, Reader& reader);
+void CheckVerify(const RunSpec& spec, Reader& reader);
+void CheckAudit(const RunSpec& spec, Reader& reader);
 // Checks that the texts or data sets that the run names exist, and that the texts are large enough
 // (CheckDataSize). `find_texts` must not be empty.
 void CheckTexts(const RunSpec& spec, const FindTexts& find_texts, Reader& reader);

@@ -164,10 +164,12 @@ std::vector<Key> RecoveryRows() {
       {"recovery.attempts", Whole(LH_AT(recovery.attempts), 0, 1000), kNothing,
        "Attempts in a row after a loss without finishing a new step; 0: the run fails at once"},
       {"recovery.every",
-       WholeOrAuto(LH_AT(recovery.every), 0, 1'000'000),
+       CopyEvery(),
        kNothing,
-       "Steps between copies of the state that go to another worker; 0: none; auto: as often as "
-       "costs little",
+       "Steps between copies of the state that go to another worker, on another machine if there "
+       "is "
+       "one; 0: none; auto: as often as costs little; between-hosts: auto where the run's workers "
+       "are on several machines, else 0",
        {.unit = "steps"}},
       {"recovery.spares", Whole(LH_AT(recovery.spares), 0, 64), kNothing,
        "Further workers that are reserved for the run and take the place of lost ones"},

@@ -154,8 +154,9 @@ std::vector<Key> ModelRows() {
        Tied(),
        kAll,
        "Embedding and head are one matrix; split begins both with the published one and trains "
-       "them apart",
-       {.otherwise = "false; with model.from as published"}},
+       "them apart; auto: as published, but a plan in which their exchange takes more than a tenth "
+       "of a step is refused",
+       {.otherwise = "false; with model.from auto"}},
       {"model.vocabulary", WholeOrAuto(LH_AT(model.vocabulary), 1, model::kMostVocabulary), kAll,
        "Rows of embedding and head; auto: as many as the tokenizer has tokens"},
   };

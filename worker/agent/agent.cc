@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/cuda/device_lost.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/peer_log.h"
 #include "base/units.h"
@@ -42,6 +43,7 @@ void Agent::Shutdown() {
     closing_ = true;
     if (run_) run_->Cancel("the worker is shutting down");
     if (probe_) probe_->Cancel();
+    if (audit_) audit_->Cancel("the worker is shutting down");
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
@@ -55,6 +57,8 @@ Desk Agent::DeskNow() const {
   }
   if (next_) desk.next = TopicOf(*next_);
   if (measure_) desk.measuring = TopicOf(*measure_);
+  if (audit_) desk.audit = audit_->number();
+  if (next_ && next_->has_audit()) desk.audit = next_->audit().audit();
   if (probe_) {
     desk.probe = {.topic = TopicOf(probe_->command()),
                   .number = probe_->command().probe_link().probe(),
@@ -70,6 +74,7 @@ void Agent::Handle(v1::WorkerCommand command) {
     const v1::DropCheckpoint& drop = command.drop_checkpoint();
     if (drop.removed()) {
       BoundaryMessages::Drop(resources_.messages_root, run);
+      BoundaryMessages::Drop(resources_.evidence_root, run);
       const Status status = resources_.shards->DropRun(run);
       if (!status.ok()) LogWarning("cannot delete a run's checkpoints: {}", Message(status));
       return;
@@ -97,6 +102,10 @@ void Agent::Handle(v1::WorkerCommand command) {
     SendTrace(command);
     return;
   }
+  if (command.has_keep_evidence()) {
+    KeepEvidence(command);
+    return;
+  }
   if (command.has_try_reach()) {
     reach_checks_.Handle(command);
     return;
@@ -114,6 +123,7 @@ bool Agent::HandleHere(v1::WorkerCommand command) {
   switch (command.body_case()) {
     case v1::WorkerCommand::kMeasure:
     case v1::WorkerCommand::kProbeLink:
+    case v1::WorkerCommand::kAudit:
     case v1::WorkerCommand::kAssign:
       HandleWork(std::move(command));
       return true;
@@ -174,6 +184,7 @@ void Agent::HandleWork(v1::WorkerCommand command) {
     run_->Cancel("the coordinator has other work");
   }
   if (probe_) probe_->Cancel();
+  if (audit_) audit_->Cancel("the coordinator has other work");
   next_ = std::move(command);
   next_moves_.clear();
   changed_.notify_all();
@@ -212,6 +223,19 @@ void Agent::Loop() {
       probed_.reset();
       lock.unlock();
       Probe(probe);
+      lock.lock();
+      continue;
+    }
+    if (command.has_audit()) {
+      DropResident(lock, "an audit needs its memory");
+      const auto audit = audit_ = std::make_shared<AuditRun>(resources_, command);
+      lock.unlock();
+      v1::WorkerMessage answer = audit->Run();
+      if (resources_.rehearsal) resources_.rehearsal->OnAudit(answer.mutable_audited());
+      lock.lock();
+      audit_.reset();
+      lock.unlock();
+      resources_.send(std::move(answer));
       lock.lock();
       continue;
     }
@@ -272,6 +296,22 @@ void Agent::SendTrace(const v1::WorkerCommand& command) {
   resources_.send(std::move(message));
 }
 
+void Agent::KeepEvidence(const v1::WorkerCommand& command) {
+  if (resources_.kept_messages == nullptr) return;
+  const v1::KeepEvidence& wanted = command.keep_evidence();
+  if (const Status is_name = CheckFileName("a run's id", command.run_id()); !is_name.ok()) return;
+  const std::string folder = resources_.evidence_root + "/" + command.run_id();
+  const StatusOr<uint32_t> written = resources_.kept_messages->Write(
+      RunId(command.run_id()), Step(wanted.step()), EdgeId(wanted.edge()), folder);
+  if (!written.ok()) {
+    LogWarning("run {}: evidence about step {} is not written: {}", command.run_id(), wanted.step(),
+               Message(written.status()));
+  } else {
+    LogInfo("run {}: {} messages of step {} over edge {} are evidence, in {}", command.run_id(),
+            *written, wanted.step(), wanted.edge(), folder);
+  }
+}
+
 void Agent::Measure(const v1::WorkerCommand& command) {
   v1::WorkerMessage message;
   SetTopic(TopicOf(command), &message);
@@ -312,7 +352,8 @@ StatusOr<v1::LayerTimes> Agent::TimesOf(const v1::WorkerCommand& command) {
   const v1::Measure& measure = command.measure();
   LH_ASSIGN_OR_RETURN(const RunSpec spec, ParseRunSpec(measure.run_yaml(), "run.yaml", {}));
   const auto time_layers = [&] {
-    return MeasureModel(spec, measure.vocabulary(), resources_.devices, resources_.make_stage);
+    return MeasureModel(spec, measure.vocabulary(), resources_.devices, resources_.make_stage,
+                        resources_.python_codecs);
   };
   // A run that is planned anew goes on with the model that is kept for it, unless the layers to be
   // timed find no room beside it.

@@ -23,6 +23,7 @@
 #include "longhaul/v1/worker.pb.h"
 #include "run/plan/plan.h"
 #include "worker/agent/desk.h"
+#include "worker/audit/audit_run.h"
 #include "worker/epoch/epoch_run.h"
 #include "worker/epoch/resources.h"
 #include "worker/measuring/link_probe.h"
@@ -58,6 +59,7 @@ class Agent {
   bool HandleHere(v1::WorkerCommand command);
   void HandleWork(v1::WorkerCommand command);
   void SendTrace(const v1::WorkerCommand& command);
+  void KeepEvidence(const v1::WorkerCommand& command);
   void Measure(const v1::WorkerCommand& command);
   void Probe(const std::shared_ptr<LinkProbe>& probe);
   StatusOr<v1::LayerTimes> TimesOf(const v1::WorkerCommand& command);
@@ -71,11 +73,12 @@ class Agent {
   ReachChecks reach_checks_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<v1::WorkerCommand> next_;     // next work: a Measure, a ProbeLink or an Assign
+  std::optional<v1::WorkerCommand> next_;     // next work: a Measure, ProbeLink, Audit or Assign
   std::vector<v1::Readdress> next_moves_;     // received after next_
   std::optional<v1::WorkerCommand> measure_;  // in progress
   std::shared_ptr<LinkProbe> probe_;          // in progress, or the last one
   std::optional<v1::WorkerMessage> probed_;   // answer of probe_, once there is one
+  std::shared_ptr<AuditRun> audit_;           // in progress
   std::shared_ptr<EpochRun> run_;             // in progress
   bool run_leaves_ = false;                   // run_ was told to end
   v1::Resident resident_said_;                // what Hello tells of resident_; no run_id: nothing

@@ -34,6 +34,10 @@ NewWork NewWorkOf(const Desk& desk, const v1::WorkerCommand& command) {
     if (desk.stage->epoch >= topic.epoch) return NewWork::kRefuse;
   }
   if (command.has_measure() && desk.measuring == topic) return NewWork::kUnderWay;
+  const bool has_stage = desk.stage && !desk.stage_leaves;
+  if (command.has_audit() && (has_stage || desk.audit == command.audit().audit())) {
+    return NewWork::kUnderWay;
+  }
   if (command.has_probe_link() && desk.probe && desk.probe->topic == topic &&
       desk.probe->number == command.probe_link().probe()) {
     return desk.probe->answered ? NewWork::kSayProbed : NewWork::kUnderWay;

@@ -31,6 +31,7 @@ struct Desk {
   bool stage_leaves = false;  // the stage was told to end and has not ended yet
   std::optional<Topic> next;
   std::optional<Topic> measuring;
+  std::optional<uint64_t> audit;  // number of the audit that is next or under way
   struct Probe {
     Topic topic;
     uint64_t number = 0;    // v1::ProbeLink::probe
@@ -39,7 +40,7 @@ struct Desk {
   std::optional<Probe> probe;  // in progress, or the last one
 };
 
-// The pieces that a command other than Measure, ProbeLink and Assign is about.
+// The pieces that a command other than Measure, ProbeLink, Audit and Assign is about.
 struct Meant {
   bool stage = false;
   bool next = false;
@@ -47,10 +48,11 @@ struct Meant {
 };
 Meant WhatIsMeant(const Desk& desk, const v1::WorkerCommand& command);
 
-// What to do with Measure, ProbeLink or Assign.
+// What to do with Measure, ProbeLink, Audit or Assign.
 enum class NewWork : uint8_t {
   kBegin,      // end what is at hand; the command is the next work
-  kUnderWay,   // nothing: the command is a repeat of work in progress
+  kUnderWay,   // nothing: the command is a repeat of work in progress, or an audit, which ends no
+               // stage
   kSayReady,   // a repeated Assign: say again whether the stage is ready
   kSayProbed,  // a repeated ProbeLink: give the kept answer again
   kRefuse,     // answer with RefusalOf: the stage at hand is of a newer epoch, or of another

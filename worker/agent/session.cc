@@ -63,6 +63,11 @@ void Session::AwaitSent(absl::Duration limit) {
   });
 }
 
+bool Session::IsConnected() const {
+  const std::lock_guard lock(mutex_);
+  return context_ != nullptr && welcomed_ && !stream_ended_;
+}
+
 Status Session::fatal() const {
   const std::lock_guard lock(mutex_);
   return fatal_;

@@ -61,6 +61,8 @@ class Session {
   // Blocks until all reports are written, but at most for `limit`. Returns at once if there is no
   // open connection, or no coordinator has accepted it.
   void AwaitSent(absl::Duration limit);
+  // Returns whether a coordinator has accepted this worker on the open connection.
+  bool IsConnected() const;
   // Returns an error if the coordinator has refused this worker for good, for example because of
   // its version or token. The session has then ended. Otherwise returns OK.
   Status fatal() const;

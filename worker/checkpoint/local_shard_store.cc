@@ -27,6 +27,7 @@ constexpr std::string_view kFormatVersion = "1";
 constexpr std::string_view kParameters = "params";
 constexpr std::string_view kOptimizer = "optim";
 constexpr std::string_view kTables = "tables";
+constexpr std::string_view kInputs = "inputs";
 constexpr std::string_view kStepPrefix = "step-";
 
 struct WrittenFile {
@@ -34,28 +35,46 @@ struct WrittenFile {
   ShardFile shard;
 };
 
+// The kinds of files that a snapshot becomes, with their arrays.
+std::vector<std::pair<std::string_view, const std::vector<NamedArray>*>> KindsOf(
+    const StageSnapshot& snapshot) {
+  std::vector<std::pair<std::string_view, const std::vector<NamedArray>*>> kinds = {
+      {kParameters, &snapshot.parameters}, {kOptimizer, &snapshot.moments}};
+  if (!snapshot.tables.empty()) kinds.emplace_back(kTables, &snapshot.tables);
+  return kinds;
+}
+
+// The file's name and replica; its length and hash are not known yet.
+ShardFile Named(const ShardOwner& owner, std::string_view kind, std::string_view ending) {
+  ShardFile shard;
+  // Replicas have equal parameters, but each has its own part of the optimizer state and tables.
+  if (kind != kParameters) shard.replica = owner.replica;
+  const std::string part = shard.replica ? fmt::format(".replica-{}", *shard.replica) : "";
+  shard.name = fmt::format("stage-{}{}.{}.{}", owner.stage.value(), part, kind, ending);
+  return shard;
+}
+
+std::string HeaderOf(const RunId& run, const ShardOwner& owner, uint64_t step,
+                     std::string_view kind, const std::vector<NamedArray>& arrays) {
+  return SafetensorsHeader(arrays, {{"format_version", std::string(kFormatVersion)},
+                                    {"kind", std::string(kind)},
+                                    {"run", run.value()},
+                                    {"step", std::to_string(step)},
+                                    {"stage", std::to_string(owner.stage.value())}});
+}
+
 // Writes and syncs one file, still under its temporary name.
 StatusOr<WrittenFile> WriteArrays(const std::string& folder, const RunId& run,
                                   const ShardOwner& owner, uint64_t step, std::string_view kind,
                                   const std::vector<NamedArray>& arrays) {
-  WrittenFile written;
-  // Replicas have equal parameters, but each has its own part of the optimizer state and tables.
-  if (kind != kParameters) written.shard.replica = owner.replica;
-  const std::string part =
-      written.shard.replica ? fmt::format(".replica-{}", *written.shard.replica) : "";
-  written.shard.name = fmt::format("stage-{}{}.{}.safetensors", owner.stage.value(), part, kind);
+  WrittenFile written{.file = nullptr, .shard = Named(owner, kind, "safetensors")};
   LH_ASSIGN_OR_RETURN(written.file, PendingFile::Create(folder + "/" + written.shard.name));
   Sha256 hash;
   const auto append = [&](std::span<const std::byte> bytes) {
     hash.Update(bytes);
     return written.file->Append(bytes);
   };
-  const std::string header =
-      SafetensorsHeader(arrays, {{"format_version", std::string(kFormatVersion)},
-                                 {"kind", std::string(kind)},
-                                 {"run", run.value()},
-                                 {"step", std::to_string(step)},
-                                 {"stage", std::to_string(owner.stage.value())}});
+  const std::string header = HeaderOf(run, owner, step, kind, arrays);
   LH_RETURN_IF_ERROR(append(std::as_bytes(std::span(header))));
   for (const NamedArray& array : arrays) LH_RETURN_IF_ERROR(append(array.bytes()));
   LH_RETURN_IF_ERROR(written.file->Sync());
@@ -178,10 +197,7 @@ class LocalShardStore final : public ShardStore {
     std::vector<WrittenFile> written;
     const Status status = [&]() -> Status {
       LH_RETURN_IF_ERROR(MakeDirectories(folder));
-      for (const auto& [kind, arrays] :
-           {std::pair(kParameters, &snapshot.parameters), std::pair(kOptimizer, &snapshot.moments),
-            std::pair(kTables, &snapshot.tables)}) {
-        if (kind == kTables && arrays->empty()) continue;
+      for (const auto& [kind, arrays] : KindsOf(snapshot)) {
         LH_ASSIGN_OR_RETURN(WrittenFile one,
                             WriteArrays(folder, run, owner, snapshot.step, kind, *arrays));
         written.push_back(std::move(one));
@@ -201,6 +217,20 @@ class LocalShardStore final : public ShardStore {
     std::error_code ignored;
     fs::remove(folder, ignored);  // fails unless the folder is empty, as intended
     return ExplainFullDisk(status, folder, snapshot);
+  }
+  StatusOr<ShardFile> WriteInputs(const RunId& run, const ShardOwner& owner, Step step,
+                                  std::span<const std::byte> bytes) override {
+    ShardFile shard = Named(owner, kInputs, "bin");
+    LH_ASSIGN_OR_RETURN(const std::string path, PathOf(run, step, shard.name));
+    LH_RETURN_IF_ERROR(MakeDirectories(Folder(run, step)));
+    LH_ASSIGN_OR_RETURN(const std::unique_ptr<PendingFile> file, PendingFile::Create(path));
+    LH_RETURN_IF_ERROR(file->Append(bytes));
+    LH_RETURN_IF_ERROR(file->Publish());
+    Sha256 hash;
+    hash.Update(bytes);
+    shard.bytes = bytes.size();
+    shard.sha256 = hash.HexDigest();
+    return shard;
   }
   StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,
                                               const ShardFile& file) override {
@@ -320,6 +350,29 @@ class LocalShardStore final : public ShardStore {
 };
 
 }  // namespace
+
+StatusOr<ShardFile> ShardStore::WriteInputs(const RunId& /*run*/, const ShardOwner& /*owner*/,
+                                            Step /*step*/, std::span<const std::byte> /*bytes*/) {
+  return absl::UnimplementedError("this store takes no recordings");
+}
+
+std::vector<ShardFile> DescribeShards(const RunId& run, const ShardOwner& owner,
+                                      const StageSnapshot& snapshot) {
+  std::vector<ShardFile> shards;
+  for (const auto& [kind, arrays] : KindsOf(snapshot)) {
+    ShardFile& shard = shards.emplace_back(Named(owner, kind, "safetensors"));
+    Sha256 hash;
+    const std::string header = HeaderOf(run, owner, snapshot.step, kind, *arrays);
+    hash.Update(header);
+    shard.bytes = header.size();
+    for (const NamedArray& array : *arrays) {
+      hash.Update(array.bytes());
+      shard.bytes += array.bytes().size();
+    }
+    shard.sha256 = hash.HexDigest();
+  }
+  return shards;
+}
 
 StatusOr<std::unique_ptr<ShardStore>> ShardStore::OpenLocal(const std::string& root) {
   LH_RETURN_IF_ERROR(MakeDirectories(root));

@@ -4,11 +4,13 @@
 //   <root>/<run>/step-00000050/stage-1.params.safetensors
 //   <root>/<run>/step-00000050/stage-1.optim.safetensors
 //   <root>/<run>/step-00000050/stage-1.tables.safetensors    if the stage's codec predicts by token
+//   <root>/<run>/step-00000050/stage-1.inputs.bin            if the run has audits
 //
 // params: the parameters. optim: the optimizer state. tables: StageSnapshot::tables. The
 // data-parallel replicas of a stage have equal parameters, so all of them write the same params
 // file. The other files hold a replica's own state, and their names have the replica's number:
-// "stage-1.replica-0.optim.safetensors".
+// "stage-1.replica-0.optim.safetensors". inputs: what the stage has received since the state before
+// (worker/pipeline/input_recorder.h), which is no part of its state.
 //
 // A file appears under its name whole or not at all: it is written under a temporary name, synced
 // and renamed, and its folder is synced. ShardStore is thread-safe; a ShardWriter is used by one
@@ -79,6 +81,10 @@ class ShardStore {
   // are unchanged.
   virtual StatusOr<std::vector<ShardFile>> Write(const RunId& run, const ShardOwner& owner,
                                                  const StageSnapshot& snapshot) = 0;
+  // Writes what a stage has received before the state of `step` beside the files of that state.
+  // Errors: as Write. The default: kUnimplemented.
+  virtual StatusOr<ShardFile> WriteInputs(const RunId& run, const ShardOwner& owner, Step step,
+                                          std::span<const std::byte> bytes);
   // Begins to write a file that arrives in pieces. `file` announces its name, length and hash.
   // kInvalidArgument: as PathOf.
   virtual StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,
@@ -110,5 +116,9 @@ class ShardStore {
   // Deletes everything of a run. OK if there is nothing.
   virtual Status DropRun(const RunId& run) = 0;
 };
+
+// Returns the files that ShardStore::Write would write, without writing them. Cannot fail.
+std::vector<ShardFile> DescribeShards(const RunId& run, const ShardOwner& owner,
+                                      const StageSnapshot& snapshot);
 
 }  // namespace longhaul::worker

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "codec/python/host.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/boundary/carried_tokens.h"
 #include "run/tokens/token_file.h"
@@ -29,9 +30,12 @@ constexpr char kCleanCodec[] = "none";
 using SharedCodec = std::shared_ptr<const codec::Codec>;
 
 // Returns the codec that a port encodes or decodes with: the flow's, or in a replay its stand-in.
-StatusOr<SharedCodec> PortCodec(const RunSpec& spec, const CodecSpec& of_flow) {
+StatusOr<SharedCodec> PortCodec(const Resources& resources, const RunSpec& spec,
+                                const CodecSpec& of_flow) {
   LH_ASSIGN_OR_RETURN(auto codec, of_flow.Get());
-  if (!spec.replay || spec.replay->real_codecs) return codec;
+  if (!spec.replay || spec.replay->real_codecs) {
+    return codec::python::Ready(resources.python_codecs, std::move(codec));
+  }
   const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(of_flow);
   if (times == nullptr) {
     return InvalidArgument("expected replay.codec_times of {}, got none", codec->name());
@@ -136,6 +140,9 @@ bool EpochPorts::CompressesActivations() const {
 Status EpochPorts::Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
                          const data::Mixture* mixture) {
   mixture_ = mixture;
+  if (spec.audit.share > 0) {
+    recorder_ = std::make_shared<InputRecorder>(Step(assignment_.start_step));
+  }
   for (const EdgeKind kind : {EdgeKind::kActivations, EdgeKind::kTied, EdgeKind::kReplicas}) {
     LH_RETURN_IF_ERROR(MakePorts(kind, spec, gpu));
   }
@@ -207,8 +214,8 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
                                                              const Edge& edge) {
   LH_ASSIGN_OR_RETURN(auto messages, OpenMessages(spec, edge));
   const Flow &sent = edge.SentBy(cell_), &received = edge.SentTo(cell_);
-  LH_ASSIGN_OR_RETURN(const SharedCodec send_codec, PortCodec(spec, sent.codec));
-  LH_ASSIGN_OR_RETURN(const SharedCodec receive_codec, PortCodec(spec, received.codec));
+  LH_ASSIGN_OR_RETURN(const SharedCodec send_codec, PortCodec(resources_, spec, sent.codec));
+  LH_ASSIGN_OR_RETURN(const SharedCodec receive_codec, PortCodec(resources_, spec, received.codec));
   const uint32_t vocabulary = assignment_.data.vocabulary;
   const bool carries = CarriesTokens(assignment_, edge);
   const bool upstream = edge.to == cell_;
@@ -252,6 +259,11 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
   options.layers_before = assignment_.Find(edge.to)->layers.first;
   options.start_step = assignment_.start_step;
   options.trace = trace_;
+  if (spec.verify.outliers != Implausible::kOff && resources_.senders) {
+    options.plausibility = resources_.senders->Of(assignment_.run, edge.id);
+  }
+  options.tensors_on_host = !gpu;
+  AddVerification(spec, &options);
   return BoundaryPort::Create(std::move(options), resources_.codec_thread, events_);
 }
 
@@ -264,7 +276,16 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakeTiedPort(const RunSpec& 
   options.microbatches = pieces.pieces;
   LH_ASSIGN_OR_RETURN(options.send_codec, edge.SentBy(cell_).codec.Get());
   LH_ASSIGN_OR_RETURN(options.receive_codec, edge.SentTo(cell_).codec.Get());
+  AddVerification(spec, &options);
   return BoundaryPort::Create(std::move(options), resources_.codec_thread, events_);
+}
+
+void EpochPorts::AddVerification(const RunSpec& spec, BoundaryPortOptions* options) const {
+  options->rehearsal = resources_.rehearsal;
+  if (spec.verify.digests == DigestKind::kNone) return;
+  options->digests = std::make_shared<MessageDigests>(spec.verify.digests);
+  options->keep_bytes = spec.verify.keep_bytes;
+  if (options->keep_bytes > 0) options->keeper = resources_.kept_messages;
 }
 
 BoundaryPortOptions EpochPorts::OptionsFor(const Edge& edge, uint64_t tensor_bytes) const {
@@ -275,6 +296,7 @@ BoundaryPortOptions EpochPorts::OptionsFor(const Edge& edge, uint64_t tensor_byt
           .kind = edge.kind,
           .peer = edge.PeerOf(cell_),
           .upstream = edge.to == cell_,
+          .recorder = recorder_,
           .credits = LinkCredits(received.bits_per_second,
                                  absl::Seconds(sent.latency_seconds + received.latency_seconds),
                                  tensor_bytes),

@@ -78,6 +78,8 @@ class EpochPorts {
 
   const std::vector<std::shared_ptr<BoundaryPort>>& ports() const { return ports_; }
   const std::vector<std::shared_ptr<ReplicaPort>>& replica_ports() const { return replica_ports_; }
+  // Gets what arrives in training; null: the run has no audits.
+  const std::shared_ptr<InputRecorder>& recorder() const { return recorder_; }
   // Number of frames received over all links.
   uint64_t frames_received() const;
   // Returns metrics of the open links.
@@ -112,6 +114,7 @@ class EpochPorts {
                                                    const Edge& edge);
   // Options that ports of all kinds share.
   BoundaryPortOptions OptionsFor(const Edge& edge, uint64_t tensor_bytes) const;
+  void AddVerification(const RunSpec& spec, BoundaryPortOptions* options) const;
   StatusOr<std::shared_ptr<BoundaryPort>> MakeTiedPort(const RunSpec& spec, const Edge& edge);
   std::shared_ptr<ReplicaPort> MakeReplicaPort(const Edge& edge) const;
   // Makes the ports of one kind of edge.
@@ -128,6 +131,7 @@ class EpochPorts {
   const std::shared_ptr<EventQueue> events_;
   const std::shared_ptr<TraceLog> trace_;
   const std::shared_ptr<WireTurns> turns_ = std::make_shared<WireTurns>();
+  std::shared_ptr<InputRecorder> recorder_;
   std::vector<Opening> openings_;
   std::vector<std::shared_ptr<BoundaryPort>> ports_;
   std::vector<std::shared_ptr<ReplicaPort>> replica_ports_;

@@ -33,6 +33,10 @@ Status EpochRun::Check() {
   const std::vector<std::string> problems = CannotDo(assignment_, *mine, resources_.devices);
   if (!problems.empty()) return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
   LH_ASSIGN_OR_RETURN(spec_, ParseRunSpec(assignment_.run_yaml, "run.yaml", {}));
+  if (audit_until_) {
+    spec_.samples.every = 0;
+    spec_.audit.share = 0;  // its own inputs are a recording already
+  }
   const bool ends_tied =
       spec_.model.TrainsTiedMatrix() && mine->roles.embedding != mine->roles.head;
   if (ends_tied == assignment_.EdgesOf(cell_, EdgeKind::kTied).empty() ||
@@ -90,7 +94,10 @@ Status EpochRun::Prepare() {
   LH_ASSIGN_OR_RETURN(mixture_, inputs_.FetchMixture(spec_));
   LH_RETURN_IF_ERROR(ports_.Begin(spec_, gpu_, mixture_.get()));
   // Sets on web servers are read there by every worker, so only other sets need peers.
-  if (mixture_ && !std::ranges::all_of(mixture_->sources, &data::Source::at_address)) MeetReaders();
+  if (mixture_ && !audit_until_ &&
+      !std::ranges::all_of(mixture_->sources, &data::Source::at_address)) {
+    MeetReaders();
+  }
   const std::string& text_sha256 = assignment_.data.token_file_sha256;
   // With documents as attention masks every stage must know where they begin.
   const bool reads_text = mine.roles.embedding || mine.roles.head || spec_.data.mask_documents;
@@ -196,7 +203,8 @@ Status EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text, const StageSna
       .setting = assignment_.Find(cell_)->setting,
       .start_step = assignment_.start_step,
       .copy_every = assignment_.copy_every,
-      .validation_tokens = assignment_.data.validation_tokens,
+      .ends_after = audit_until_,
+      .validation_tokens = audit_until_ ? 0 : assignment_.data.validation_tokens,
       .compresses_activations = ports_.CompressesActivations(),
       .vocabulary = assignment_.data.vocabulary,
       .sample_text = samples ? inputs_.FetchSampleText(spec_) : std::nullopt,
@@ -209,11 +217,18 @@ Status EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text, const StageSna
       .replica_ports = ports_.replica_ports(),
       .exchange = std::move(exchange),
       .events = events_,
+      .recorder = ports_.recorder(),
       .codec_thread = resources_.codec_thread,
       .shards = resources_.shards,
       .trace = trace_,
       .work = work_,
-      .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
+      .report = [this](v1::WorkerMessage message) { Report(std::move(message)); },
+      .digests = spec_.verify.digests == DigestKind::kNone
+                     ? nullptr
+                     : std::make_shared<const DigestSigner>(run(), epoch(), assignment_.stamp(),
+                                                            cell_, resources_.sign),
+      .accepted_outliers = accepted_outliers_,
+      .rehearsal = resources_.rehearsal});
   const std::lock_guard lock(mutex_);
   ready_with_ = resident_->model().parameter_count();
   return absl::OkStatus();

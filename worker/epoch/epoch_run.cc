@@ -20,15 +20,21 @@ constexpr absl::Duration kFlushLimit = absl::Seconds(2);
 }  // namespace
 
 EpochRun::EpochRun(const Resources& resources, const v1::Assign& assign,
-                   std::unique_ptr<ResidentStage> resident)
+                   std::unique_ptr<ResidentStage> resident, std::optional<Step> audit_until)
     : resources_(resources),
       assignment_(FromProto(assign.assignment())),
       cell_(FromProto(assign.cell())),
+      audit_until_(audit_until),
       link_secret_(assign.link_secret()),
       inputs_(resources_, assignment_, cell_, [this] { return Cancelled(); }),
       resident_(std::move(resident)),
       ports_(resources_, assignment_, cell_, EdgeSecretsOf(assign), EdgeWaysOf(assign), events_,
              trace_) {
+  for (const v1::AcceptedOutlier& one : assign.accepted_outliers()) {
+    accepted_outliers_.emplace(one.step(), EdgeId(one.edge()),
+                               one.forward() ? Direction::kForward : Direction::kBackward);
+  }
+  if (resources_.kept_messages) resources_.kept_messages->BeginRun(assignment_.run);
   for (const v1::CheckpointFile& file : assign.resume_files()) {
     (HoldsTables(file.name()) ? table_files_ : resume_files_).push_back(file);
   }

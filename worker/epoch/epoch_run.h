@@ -8,7 +8,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/cuda/device.h"
@@ -31,9 +33,10 @@ namespace longhaul::worker {
 class EpochRun {
  public:
   // `resident`: the stage that this worker has in memory, of any run; null: none. `resources` must
-  // outlive this object.
+  // outlive this object. `audit_until`: set for an audit (worker/audit), which trains up to this
+  // step. It neither validates nor samples, and opens no links to workers that read the same data.
   EpochRun(const Resources& resources, const v1::Assign& assign,
-           std::unique_ptr<ResidentStage> resident);
+           std::unique_ptr<ResidentStage> resident, std::optional<Step> audit_until = std::nullopt);
   ~EpochRun();
 
   // Prepares the stage, reports StageReady, waits for Start and trains. When the stage has
@@ -98,10 +101,13 @@ class EpochRun {
   const Resources& resources_;
   const Assignment assignment_;
   const CellId cell_;
+  const std::optional<Step> audit_until_;
   const std::string link_secret_;
   // The files of the checkpoint that the attempt begins from: the cell's parameters, and the token
   // tables of its boundaries.
   std::vector<v1::CheckpointFile> resume_files_, table_files_;
+  // Implausible tensors that pass: step, edge, direction.
+  std::set<std::tuple<uint64_t, EdgeId, Direction>> accepted_outliers_;
   const EpochInputs inputs_;
   RunSpec spec_;
   std::shared_ptr<const data::Mixture> mixture_;  // null: a token file

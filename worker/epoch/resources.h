@@ -18,11 +18,19 @@
 #include "worker/measuring/device.h"
 #include "worker/pipeline/boundary_dump.h"
 #include "worker/pipeline/codec_thread.h"
+#include "worker/pipeline/message_keeper.h"
+#include "worker/pipeline/plausibility.h"
+#include "worker/pipeline/rehearsal.h"
 #include "worker/pipeline/resident_stage.h"
+#include "worker/pipeline/step_digests.h"
 #include "worker/pipeline/traffic_watch.h"
 #include "worker/shards/folder_courier.h"
 #include "worker/shards/shard_courier.h"
 #include "worker/shards/shard_transfers.h"
+
+namespace longhaul::codec::python {
+class Host;  // host.h
+}
 
 namespace longhaul::worker {
 
@@ -46,11 +54,20 @@ struct Resources {
   const RootFolders* roots = nullptr;
   // Reads models and data sets at addresses. Null: this worker reads none.
   const RemoteObjects* objects = nullptr;
+  // Runs the codecs that are Python classes. Null: this worker permits none.
+  const codec::python::Host* python_codecs = nullptr;
   ShardTransfers* transfers = nullptr;  // copies shards from worker to worker
   // Copies shards to and from object stores. Null: this worker leaves out such commands.
   FolderCourier* folders = nullptr;
   std::optional<BoundaryDumpOptions> dump;  // nullopt: boundary tensors are not written to files
   std::string messages_root;                // folder of boundary_messages.h
+  // The newest messages of the present run (message_keeper.h), and the folder in which those that
+  // are evidence get written. Null: none are kept.
+  std::shared_ptr<MessageKeeper> kept_messages;
+  std::string evidence_root;
+  std::shared_ptr<SenderBook> senders;          // judges what arrives; null: nobody does
+  SignDigests sign;                             // null: without TLS
+  std::shared_ptr<Rehearsal> rehearsal;         // null: nothing is rehearsed
   std::function<void(v1::WorkerMessage)> send;  // to the coordinator; thread-safe; never blocks
   // A piece of work that takes longer than this counts as hung; the limit is longer where steps are
   // slow (pipeline/watchdog.h).

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/cuda/device.h"
 #include "base/cuda/device_check.h"
+#include "base/log.h"
 #include "worker/measuring/device_id.h"
 #include "worker/stage/device/torch_cuda.h"
 
@@ -82,6 +83,22 @@ StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share) {
   description.set_memory_bytes(Part(description.memory_bytes(), memory_share));
   description.set_host_memory_bytes(Part(description.host_memory_bytes(), memory_share));
   return device;
+}
+
+std::vector<DeviceName> FindDevices() {
+  constexpr uint32_t kMostGpus = 1024;
+  std::vector<DeviceName> gpus;
+  Status status;
+  for (uint32_t index = 0; index < kMostGpus && status.ok(); ++index) {
+    status = cuda::Device::Open(index).status();
+    if (status.ok()) gpus.push_back({.cuda_index = index});
+  }
+  if (!gpus.empty()) return gpus;
+  if (::access("/proc/driver/nvidia/version", F_OK) == 0) {
+    LogWarning("stages compute on the CPU, because no GPU of this machine can be used: {}",
+               Message(status));
+  }
+  return {DeviceName{}};
 }
 
 StatusOr<std::vector<WorkerDevice>> OpenDevices(std::span<const DeviceName> names,

@@ -27,6 +27,10 @@ struct WorkerDevice {
 // message says which.
 StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share = 1);
 
+// Returns the devices of a worker for which nobody names any: all GPUs that work, else the CPU.
+// Logs what keeps the GPUs of a machine with NVIDIA's driver from being used.
+std::vector<DeviceName> FindDevices();
+
 // Opens all devices of one worker. If `names` has the CPU several times, each entry reports an
 // equal part of the CPU's cores and memory. Each GPU reports the same host memory, which the worker
 // has only once.

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "codec/ladder.h"
 #include "codec/messages/memory_store.h"
+#include "codec/python/host.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/boundary/open_codecs.h"
 #include "run/plan/plan.h"
@@ -57,13 +58,17 @@ std::vector<uint32_t> AnyTokens(const codec::Shape& shape, uint32_t vocabulary) 
 }
 
 StatusOr<CodecTimes> MeasureCodec(const CodecSpec& spec, const codec::Shape& shape,
-                                  uint32_t vocabulary, const std::optional<cuda::Device>& gpu) {
+                                  uint32_t vocabulary, const std::optional<cuda::Device>& gpu,
+                                  const codec::python::Host* python_codecs) {
   LH_ASSIGN_OR_RETURN(const auto codec, spec.Get());
+  // Two: a class of Python may have state.
+  LH_ASSIGN_OR_RETURN(const auto sender, codec::python::Ready(python_codecs, codec));
+  LH_ASSIGN_OR_RETURN(const auto receiver, codec::python::Ready(python_codecs, codec));
   LH_ASSIGN_OR_RETURN(const BoundaryTensor in, NoiseAt(gpu, shape));
   LH_ASSIGN_OR_RETURN(
       const auto boundary,
       CreateBoundaryCodec(
-          gpu, {.shape = shape, .send = codec, .receive = codec, .vocabulary = vocabulary}));
+          gpu, {.shape = shape, .send = sender, .receive = receiver, .vocabulary = vocabulary}));
   // A codec with state is as fast as it is once it has seen the samples: the first time is not
   // counted.
   codec::MemoryStore sent(shape.samples, codec->MessageBytes(shape));
@@ -103,7 +108,8 @@ constexpr absl::Duration kMeasuringPatience = absl::Seconds(60);
 
 // Measured now, or elsewhere and in the run file.
 StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const CodecSpec& codec, uint32_t vocabulary,
-                                  const std::optional<cuda::Device>& gpu, Direction direction) {
+                                  const std::optional<cuda::Device>& gpu, Direction direction,
+                                  const codec::python::Host* python_codecs) {
   if (spec.replay && !spec.replay->real_codecs) {
     const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(codec);
     if (times == nullptr) {
@@ -112,7 +118,7 @@ StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const CodecSpec& codec, u
     return CodecTimes{absl::ToDoubleSeconds(times->encode), absl::ToDoubleSeconds(times->decode)};
   }
   LH_ASSIGN_OR_RETURN(CodecTimes times, MeasureCodec(codec, SliceShape(spec, direction), vocabulary,
-                                                     GpuOf(spec, gpu)));
+                                                     GpuOf(spec, gpu), python_codecs));
   times.encode *= spec.pipeline.SlicesNow();
   times.decode *= spec.pipeline.SlicesNow();
   return times;
@@ -267,9 +273,9 @@ bool IsLeftOpen(const LinksSpec& links, CodecSpec CodecPair::*codec) {
 
 // The run's own codecs, and those that the plan may choose where the run leaves them open.
 Status AddCodecs(const RunSpec& spec, uint32_t vocabulary, const std::optional<cuda::Device>& gpu,
-                 v1::LayerTimes* times) {
+                 const codec::python::Host* python_codecs, v1::LayerTimes* times) {
   const auto time = [&](const CodecSpec& codec, Direction direction) {
-    return TimesOfCodec(spec, codec, vocabulary, gpu, direction);
+    return TimesOfCodec(spec, codec, vocabulary, gpu, direction, python_codecs);
   };
   const auto add_all = [&](const RunSpec& of, Direction direction) -> Status {
     for (const codec::Rung& rung : OpenCodecs(of, direction)) {
@@ -314,7 +320,8 @@ Status AddCodecs(const RunSpec& spec, uint32_t vocabulary, const std::optional<c
 
 StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
                                       std::span<const WorkerDevice> devices,
-                                      const MakeStage& make_group) {
+                                      const MakeStage& make_group,
+                                      const codec::python::Host* python_codecs) {
   const MonoTime asked = Now();
   const std::optional<cuda::Device>& gpu = devices.front().gpu;
   const std::vector<WorkerDevice> alike = OfFirstKind(devices);
@@ -324,7 +331,7 @@ StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
                       spec.replay ? ReplayedTimes(spec) : MeasureLayers(spec, vocabulary, gpu));
   times.set_threads(spec.pipeline.threads_per_stage);
   if (!spec.replay) LH_RETURN_IF_ERROR(AddGroups(spec, vocabulary, alike, make_group, &times));
-  LH_RETURN_IF_ERROR(AddCodecs(spec, vocabulary, gpu, &times));
+  LH_RETURN_IF_ERROR(AddCodecs(spec, vocabulary, gpu, python_codecs, &times));
   times.set_seconds_waited(absl::ToDoubleSeconds(begin - asked));
   times.set_seconds_taken(absl::ToDoubleSeconds(Now() - begin));
   return times;

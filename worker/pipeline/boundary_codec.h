@@ -86,6 +86,11 @@ class BoundaryCodec {
   virtual StatusOr<BoundaryTensor> Decode(std::span<const std::byte> blob,
                                           const codec::Context& context) = 0;
 
+  // Copies rows of a decoded tensor (a row has the channels of one token) to host memory, one after
+  // the other. `rows`: ascending, below the tensor's samples x tokens.
+  virtual StatusOr<std::vector<float>> CopyRows(const codec::TensorView& tensor,
+                                                std::span<const size_t> rows);
+
   // Makes a BoundaryCodec that uses `codec` in both directions and shares this object's working
   // memory and stream. Calls of the two objects must not overlap. `codec` must have no state.
   // kInvalidArgument: `codec` needs more working memory than this object has. The two objects may

@@ -14,7 +14,6 @@
 namespace longhaul::worker {
 namespace {
 
-using HeaderBytes = std::array<std::byte, wire::kTensorHeaderBytes>;
 using SharedCodec = std::shared_ptr<const codec::Codec>;
 
 // `given`, or one in the host's memory; null: without codecs.
@@ -34,17 +33,6 @@ std::shared_ptr<BoundaryCodec> RunnerFor(const std::shared_ptr<BoundaryCodec>& g
 }
 
 }  // namespace
-
-// A tensor from SendTensor until the peer has taken its last chunk.
-struct BoundaryPort::Outgoing {
-  Pass pass;
-  Slice slice;
-  BoundaryTensor tensor;  // until it is encoded
-  BlobBuffer blob;
-  size_t blob_bytes = 0;
-  std::vector<HeaderBytes> headers;
-  size_t chunks_under_way = 0;  // under the port's mutex
-};
 
 std::shared_ptr<BoundaryPort> BoundaryPort::Create(BoundaryPortOptions options,
                                                    CodecThread* codec_thread,
@@ -182,6 +170,7 @@ void BoundaryPort::LetTensorsLeave(uint32_t count) {
 void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   if (options_.messages && !messages_) return;  // closed
   const MonoTime began = Now();
+  if (options_.rehearsal && outgoing->pass.trains()) RehearseOn(*outgoing);
   if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->slice)) {
     options_.dump->Write(outgoing->pass, options_.edge, send_direction(), outgoing->tensor.view);
   }
@@ -206,6 +195,7 @@ void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   }
   outgoing->blob = std::move(encoded->buffer);
   outgoing->blob_bytes = encoded->bytes;
+  if (outgoing->pass.trains()) CheckSent(*outgoing);
   Trace(v1::Span::ENCODE, outgoing->pass, outgoing->slice, began);
   if (encoded->nonfinite_tiles > 0) {
     const std::lock_guard lock(mutex_);
@@ -273,6 +263,7 @@ void BoundaryPort::SendDone(Outgoing& outgoing) {
 
 void BoundaryPort::SendStepMessage(wire::TensorKind kind, Step step,
                                    const wire::StepMessage& message) {
+  DigestWord(/*sent=*/true, step, message);
   std::array<std::byte, wire::kStepMessageBytes> body;
   wire::EncodeStepMessage(message, body);
   SendControl(HeaderFor(kind, step), body);
@@ -336,6 +327,7 @@ Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
   }
   if (header.kind == wire::TensorKind::kMatrixDigest) {
     LH_ASSIGN_OR_RETURN(const uint64_t digest, wire::DecodeMatrixDigest(body));
+    if (options_.recorder) options_.recorder->Add(header, body);
     events_->Push(DigestArrived{header.step, digest});
     return absl::OkStatus();
   }
@@ -369,6 +361,8 @@ Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
     return absl::OkStatus();
   }
   LH_ASSIGN_OR_RETURN(const wire::StepMessage message, wire::DecodeStepMessage(body));
+  if (options_.recorder) options_.recorder->Add(header, body);
+  DigestWord(/*sent=*/false, header.step, message);
   if (down) {
     events_->Push(StepControlArrived{header.step, message, Now()});
   } else {
@@ -408,6 +402,7 @@ Status BoundaryPort::HandleChunk(const wire::TensorHeader& header,
 void BoundaryPort::Decode(const EncodedTensor& incoming) {
   if (options_.messages && !messages_) return;  // closed
   const MonoTime began = Now();
+  if (incoming.pass.trains()) NoteReceived(incoming);
   const size_t carried = CarriedWith(incoming.pass, receive_direction());
   const auto blob = incoming.blob.bytes.first(incoming.blob_bytes - carried);
   StatusOr<BoundaryTensor> tensor =
@@ -431,6 +426,7 @@ void BoundaryPort::Decode(const EncodedTensor& incoming) {
     messages_->PrefetchAfter(incoming.pass, incoming.slice.microbatch, receive_direction());
   }
   Trace(v1::Span::DECODE, incoming.pass, incoming.slice, began);
+  if (options_.plausibility && incoming.pass.trains()) Judge(incoming, *tensor);
   events_->Push(TensorArrived{incoming.pass, incoming.slice, receive_direction(),
                               *std::move(tensor), options_.kind});
 }

@@ -17,6 +17,7 @@
 // pending sends share it.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -41,7 +42,13 @@
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/edge_port.h"
 #include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/input_recorder.h"
 #include "worker/pipeline/link_credits.h"
+#include "worker/pipeline/message_digests.h"
+#include "worker/pipeline/message_keeper.h"
+#include "worker/pipeline/plausibility.h"
+#include "worker/pipeline/rehearsal.h"
+#include "worker/pipeline/step_digests.h"
 #include "worker/pipeline/tensor_assembler.h"
 #include "worker/pipeline/trace_log.h"
 #include "worker/pipeline/traffic_watch.h"
@@ -76,6 +83,7 @@ struct BoundaryPortOptions {
   std::shared_ptr<const codec::Codec> clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
   std::shared_ptr<const BoundaryDump> dump;  // writes sent tensors to files; or null
+  std::shared_ptr<InputRecorder> recorder;   // gets what arrives in training; or null
   // The state for each training sample; null if no codec has such state.
   std::shared_ptr<BoundaryMessages> messages;
   // Number of token ids, if ids follow the blobs of activations (run/boundary/carried_tokens.h);
@@ -89,6 +97,13 @@ struct BoundaryPortOptions {
   TrafficWatch* traffic = nullptr;                  // as in EdgePort::End
   std::shared_ptr<WireTurns> turns;                 // told when sent tensors are in flight; or null
   std::function<void(const LinkHealth&)> on_health;  // called on the link's loop; or null
+  // --- Verification of training messages; null: none (run/file/verify_spec.h).
+  std::shared_ptr<MessageDigests> digests;
+  std::shared_ptr<MessageKeeper> keeper;
+  uint64_t keep_bytes = 0;      // the most that the keeper may hold
+  bool tensors_on_host = true;  // false: on a GPU, and buffers of messages are scarce
+  std::shared_ptr<Plausibility> plausibility;  // judges received tensors
+  std::shared_ptr<Rehearsal> rehearsal;
 };
 
 class BoundaryPort : public EdgePort, public std::enable_shared_from_this<BoundaryPort> {
@@ -144,12 +159,26 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   // Any thread.
   void ForgetMessages(Step step);
 
+  // Returns the digests of the training messages of `step` in both directions, and forgets them.
+  // Empty without BoundaryPortOptions::digests.
+  std::vector<v1::EdgeDigests> TakeDigests(Step step);
+
   // Also gives the peer more credits if tensors arrived faster than planned (link_credits.h).
   PortUse TakeUse() override;
   void OnClosed(const Status& reason) override;
 
  private:
-  struct Outgoing;
+  using HeaderBytes = std::array<std::byte, wire::kTensorHeaderBytes>;
+  // A tensor from SendTensor until the peer has taken its last chunk.
+  struct Outgoing {
+    Pass pass;
+    Slice slice;
+    BoundaryTensor tensor;  // until it is encoded
+    BlobBuffer blob;
+    size_t blob_bytes = 0;
+    std::vector<HeaderBytes> headers;
+    size_t chunks_under_way = 0;  // under the port's mutex
+  };
   BoundaryPort(BoundaryPortOptions options, CodecThread* codec_thread,
                std::shared_ptr<EventQueue> events);
 
@@ -184,6 +213,18 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   // Called on the codec thread.
   Status ForgetTables();
   void Encode(const std::shared_ptr<Outgoing>& outgoing);
+  // Called on the codec thread, for messages of training: digests, evidence (boundary_checks.cc).
+  void RehearseOn(const Outgoing& outgoing);
+  void CheckSent(const Outgoing& outgoing);
+  void CheckReceived(const EncodedTensor& incoming);
+  // The digest of a norm or decision. Left out are people's wishes (stop, samples), which no audit
+  // computes again.
+  void DigestWord(bool sent, Step step, wire::StepMessage message) const;
+  // Digests, keeps and records a received tensor.
+  void NoteReceived(const EncodedTensor& incoming);
+  void Keep(bool sent, Step step, Slice slice, std::span<const std::byte> bytes,
+            std::shared_ptr<const void> owner) const;
+  void Judge(const EncodedTensor& incoming, const BoundaryTensor& tensor);
   void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
   void SendDone(Outgoing& outgoing);
   Status HandleFrame(transport::Lane lane, const wire::TensorHeader& header,
@@ -192,6 +233,7 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   Status HandleMessage(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status HandleTaken(const wire::TensorHeader& header, size_t body_bytes);
   void Decode(const EncodedTensor& incoming);
+  void Record(const EncodedTensor& incoming) const;
   void Trace(v1::Span::Kind kind, const Pass& pass, Slice slice, MonoTime begin,
              uint64_t bytes = 0) const;
   // Returns true if the slice is among the first may_leave_ slices of its pass.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/log.h"
+
 namespace longhaul::worker {
 
 CheckpointWriter::CheckpointWriter(ShardStore* store, RunId run, ShardOwner owner, Done done)
@@ -35,6 +37,19 @@ void CheckpointWriter::Flush() {
   changed_.wait(lock, [this] { return !waiting_ && !writing_; });
 }
 
+// Without the file the steps cannot be audited, but the checkpoint is whole.
+void CheckpointWriter::WriteInputs(Job* job) {
+  const Step step(job->snapshot->step);
+  StatusOr<ShardFile> file = store_->WriteInputs(run_, owner_, step, job->inputs->bytes);
+  job->inputs->bytes = {};
+  if (file.ok()) {
+    job->inputs_file = *std::move(file);
+  } else {
+    LogWarning("run {}: what was received before step {} cannot be kept for an audit: {}",
+               run_.value(), step.value(), Message(file.status()));
+  }
+}
+
 void CheckpointWriter::Loop() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -44,7 +59,9 @@ void CheckpointWriter::Loop() {
     writing_ = true;
     changed_.notify_all();
     lock.unlock();
-    done_(job, store_->Write(run_, owner_, *job.snapshot));
+    const StatusOr<std::vector<ShardFile>> files = store_->Write(run_, owner_, *job.snapshot);
+    if (files.ok() && job.inputs) WriteInputs(&job);
+    done_(job, files);
     job.snapshot.reset();
     lock.lock();
     writing_ = false;

@@ -16,6 +16,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "worker/checkpoint/shard_store.h"
+#include "worker/pipeline/input_recorder.h"
 
 namespace longhaul::worker {
 
@@ -24,6 +25,10 @@ class CheckpointWriter {
   struct Job {
     std::shared_ptr<const StageSnapshot> snapshot;  // not null
     bool interim = false;  // true: a copy that serves only recovery; false: a checkpoint
+    // What the stage has received before this state; nullopt: the run has no audits.
+    std::optional<InputRecorder::Recording> inputs = std::nullopt;
+    // Set by the writer: the file of `inputs`. nullopt: it could not be written.
+    std::optional<ShardFile> inputs_file = std::nullopt;
   };
   // Called once for each job, on the writer's thread. Must not call the writer. `files`: the files
   // that were written, or the error of ShardStore::Write.
@@ -43,6 +48,7 @@ class CheckpointWriter {
 
  private:
   void Loop();
+  void WriteInputs(Job* job);
   ShardStore* const store_;
   const RunId run_;
   const ShardOwner owner_;

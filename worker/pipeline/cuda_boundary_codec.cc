@@ -15,6 +15,7 @@
 #include "codec/cuda/kernel_args.h"
 #include "codec/cuda/message_staging.h"
 #include "worker/pipeline/buffer_pool.h"
+#include "worker/pipeline/hosted_boundary_codec.h"
 
 namespace longhaul::worker {
 namespace {
@@ -234,6 +235,18 @@ class CudaBoundaryCodec final : public BoundaryCodec {
                           std::move(values),
                           tables ? TokenIdsOf(blob) : nullptr};
   }
+  StatusOr<std::vector<float>> CopyRows(const codec::TensorView& tensor,
+                                        std::span<const size_t> rows) override {
+    const size_t channels = tensor.shape.channels;
+    std::vector<float> copied(rows.size() * channels);
+    const auto* const values = static_cast<const float*>(tensor.data);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      LH_RETURN_IF_ERROR(memory_->stream.Copy(
+          copied.data() + i * channels, values + rows[i] * channels, channels * sizeof(float)));
+    }
+    LH_RETURN_IF_ERROR(Wait());
+    return copied;
+  }
   StatusOr<std::unique_ptr<BoundaryCodec>> Sharing(
       std::shared_ptr<const codec::Codec> codec) override {
     const codec::Shape &sent = memory_->sent, &received = memory_->received;
@@ -305,6 +318,7 @@ StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
 
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateBoundaryCodec(const std::optional<cuda::Device>& gpu,
                                                              const BoundaryCodecOptions& options) {
+  if (gpu && NeedsHost(options)) return CreateHostedBoundaryCodec(*gpu, options);
   if (gpu) return CreateCudaBoundaryCodec(*gpu, options);
   return BoundaryCodec::Create(options);
 }

@@ -24,8 +24,9 @@ namespace longhaul::worker {
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
     const cuda::Device& device, const BoundaryCodecOptions& options);
 
-// Makes the codec for tensors on `gpu`, or in host memory if `gpu` is nullopt. Errors: those of
-// CreateCudaBoundaryCodec; in host memory it cannot fail.
+// Makes the codec for tensors on `gpu`, or in host memory if `gpu` is nullopt. Codecs that do not
+// run on a GPU run on the host (hosted_boundary_codec.h). Errors: those of CreateCudaBoundaryCodec;
+// in host memory it cannot fail.
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateBoundaryCodec(const std::optional<cuda::Device>& gpu,
                                                              const BoundaryCodecOptions& options);
 

@@ -11,6 +11,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -33,6 +34,14 @@ struct TensorArrived {
   Direction direction = Direction::kForward;
   BoundaryTensor tensor;
   EdgeKind over = EdgeKind::kActivations;  // kind of the edge; kTied: a piece of a tied matrix
+};
+// A received tensor is implausible (plausibility.h). Comes before the TensorArrived of the tensor.
+struct TensorDoubted {
+  Pass pass;
+  Slice slice;
+  EdgeId edge{0};
+  Direction direction = Direction::kForward;
+  std::string what;  // a sentence without its full stop
 };
 // The next stage has begun to compute with this activation of a forward-only pass.
 struct ActivationTaken {
@@ -114,10 +123,10 @@ struct AbortRequested {
 };
 
 using PipelineEvent =
-    std::variant<TensorArrived, ActivationTaken, PieceTaken, DigestArrived, NormArrived,
-                 StepControlArrived, SampleRoundArrived, SampledTokensArrived, ReplicaSaid,
-                 ReplicaAgrees, MergeReady, PeerGone, Failed, StopRequested, SamplesRequested,
-                 RetuneRequested, AbortRequested>;
+    std::variant<TensorArrived, TensorDoubted, ActivationTaken, PieceTaken, DigestArrived,
+                 NormArrived, StepControlArrived, SampleRoundArrived, SampledTokensArrived,
+                 ReplicaSaid, ReplicaAgrees, MergeReady, PeerGone, Failed, StopRequested,
+                 SamplesRequested, RetuneRequested, AbortRequested>;
 
 class EventQueue {
  public:

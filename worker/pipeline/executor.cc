@@ -53,7 +53,8 @@ Executor::Executor(ExecutorOptions options)
       events_(options_.events),
       trace_(options_.trace ? options_.trace : std::make_shared<TraceLog>()),
       work_(options_.work ? options_.work : std::make_shared<WorkAtHand>()),
-      step_(options_.start_step) {
+      step_(options_.start_step),
+      stops_after_(options_.ends_after) {
   for (const auto& port : options_.ports) {
     if (port->kind() == EdgeKind::kTied) {
       tied_ = ExchangeOver(port.get(), resident_.model().tied_matrix());
@@ -66,7 +67,7 @@ Executor::Executor(ExecutorOptions options)
       ShardOwner(StageIndex(options_.cell.stage),
                  options_.exchange ? std::optional(options_.cell.replica) : std::nullopt),
       [this](const CheckpointWriter::Job& job, const StatusOr<std::vector<ShardFile>>& files) {
-        CheckpointWritten(job.snapshot, job.interim, files);
+        CheckpointWritten(job, files);
       });
 }
 
@@ -144,6 +145,9 @@ Status Executor::PreparePasses() {
 
 Status Executor::TrainStep() {
   LH_RETURN_IF_ERROR(RetuneIfDue());
+  if (options_.rehearsal) {
+    LH_RETURN_IF_ERROR(options_.rehearsal->OnState(step_, resident_.model()));
+  }
   LH_RETURN_IF_ERROR(RunPasses());
   LH_RETURN_IF_ERROR(SumGradients());
   LH_ASSIGN_OR_RETURN(const wire::StepMessage agreed, AgreeOnNormAndDecisions());
@@ -197,6 +201,7 @@ Status Executor::SumOfTied() {
 }
 
 Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
+  LH_RETURN_IF_ERROR(CheckState());
   if (agreed.nonfinite) return SkipOrFail(agreed);
   skipped_in_a_row_ = 0;
   const double learning_rate = LearningRate(options_.spec.train, step_);
@@ -211,6 +216,8 @@ Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
     LH_RETURN_IF_ERROR(resident_.TakeTurn(step_));
     LH_RETURN_IF_ERROR(model.OptimizerStep(step_, learning_rate, scale));
   }
+  if (options_.rehearsal) LH_RETURN_IF_ERROR(options_.rehearsal->OnUpdate(step_, model));
+  LH_RETURN_IF_ERROR(NoteState());
   ReportStep(agreed, learning_rate);
   return absl::OkStatus();
 }
@@ -221,6 +228,7 @@ Status Executor::SkipOrFail(const wire::StepMessage& agreed) {
     LH_RETURN_IF_ERROR(resident_.TakeTurn(step_));
     LH_RETURN_IF_ERROR(steps_together() ? options_.exchange->Skip(step_)
                                         : resident_.ModelFor(step_).SkipStep(step_));
+    LH_RETURN_IF_ERROR(NoteState());
     ReportStep(agreed, 0, /*skipped=*/true);
     return absl::OkStatus();
   }
@@ -429,6 +437,7 @@ Status Executor::RunBackward(const Pass& pass, Slice slice) {
 
 // The norm goes up as a running sum; the final norm comes down with the decisions.
 StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
+  LH_RETURN_IF_ERROR(AwaitVerdict());
   wire::StepMessage message;
   MonoTime norm_came = Now();
   if (!last()) {

@@ -43,6 +43,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "base/status.h"
@@ -54,11 +56,15 @@
 #include "worker/checkpoint/shard_store.h"
 #include "worker/pipeline/batches.h"
 #include "worker/pipeline/boundary_port.h"
+#include "worker/pipeline/checkpoint_writer.h"
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/input_recorder.h"
+#include "worker/pipeline/rehearsal.h"
 #include "worker/pipeline/replica_exchange.h"
 #include "worker/pipeline/replica_port.h"
 #include "worker/pipeline/resident_stage.h"
+#include "worker/pipeline/step_digests.h"
 #include "worker/pipeline/step_times.h"
 #include "worker/pipeline/trace_log.h"
 #include "worker/pipeline/work_at_hand.h"
@@ -66,7 +72,6 @@
 
 namespace longhaul::worker {
 
-class CheckpointWriter;
 class SampleRound;
 class TiedExchange;
 
@@ -74,10 +79,12 @@ struct ExecutorOptions {
   RunSpec spec;
   RunId run;
   CellId cell;
-  uint32_t stages = 1;             // stages of the cell's replica
-  Setting setting;                 // at the start; RequestRetune changes it
-  uint64_t start_step = 0;         // number of steps already done
-  uint64_t copy_every = 0;         // steps between copies of the state for recovery; 0: no copies
+  uint32_t stages = 1;      // stages of the cell's replica
+  Setting setting;          // at the start; RequestRetune changes it
+  uint64_t start_step = 0;  // number of steps already done
+  uint64_t copy_every = 0;  // steps between copies of the state for recovery; 0: no copies
+  // Ends after this step with a checkpoint, as after a stop; nullopt: trains to the last step.
+  std::optional<Step> ends_after;
   uint64_t validation_tokens = 0;  // tokens of the validation text; 0: no validation
   // True if a boundary of the cell's replica compresses activations.
   bool compresses_activations = false;
@@ -94,11 +101,16 @@ struct ExecutorOptions {
   std::vector<std::shared_ptr<ReplicaPort>> replica_ports;
   std::unique_ptr<ReplicaExchange> exchange;
   std::shared_ptr<EventQueue> events;             // the queue that the ports push to
+  std::shared_ptr<InputRecorder> recorder;        // the ports' one; null: nothing is recorded
   CodecThread* codec_thread = nullptr;            // not owned; must outlive the executor
   ShardStore* shards = nullptr;                   // not owned; must outlive the executor
   std::shared_ptr<TraceLog> trace;                // null: nobody reads the trace
   std::shared_ptr<WorkAtHand> work;               // for a watchdog; null: nobody watches
   std::function<void(v1::WorkerMessage)> report;  // thread-safe; fills in the run and the epoch
+  std::shared_ptr<const DigestSigner> digests;    // null: reports have no digests
+  // Implausible tensors that pass: step, edge, direction.
+  std::set<std::tuple<uint64_t, EdgeId, Direction>> accepted_outliers;
+  std::shared_ptr<Rehearsal> rehearsal;  // null: nothing is rehearsed
 };
 
 class Executor {
@@ -144,6 +156,16 @@ class Executor {
   Status SumOfTied();
   StatusOr<wire::StepMessage> AgreeOnNormAndDecisions();
   Status StepOptimizer(const wire::StepMessage& agreed);
+  // --- Verification (executor_verify.cc).
+  // Compares the state with what it was after the last step. If they differ, reports that and, as
+  // the run file says, waits for the end of the epoch: kDataLoss.
+  Status CheckState();
+  Status NoteState();  // after the update
+  void AddDigests(v1::StepReport* report);
+  Status Handle(TensorDoubted& doubted);
+  // Waits for the end of the epoch if a tensor of this step is in doubt: kCancelled.
+  Status AwaitVerdict();
+  void ReportFinding(v1::Finding finding);
   // --- With replicas (executor_replicas.cc).
   Status SumOverReplicas();
   // Takes the norm of this replica, and returns the decision for all replicas. First stage only.
@@ -210,7 +232,7 @@ class Executor {
   Status RunBackward(const Pass& pass, Slice slice);
   // Reports a written checkpoint to the coordinator. If it could not be written, reports that it is
   // skipped; if it was the final one, the stage fails. On the checkpoint writer's thread.
-  void CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
+  void CheckpointWritten(const CheckpointWriter::Job& job,
                          const StatusOr<std::vector<ShardFile>>& files);
   // Lets the ports delete what only a return to a step before this worker's oldest checkpoint of
   // the run would need of their codecs' state.
@@ -274,6 +296,11 @@ class Executor {
   // A neighbour that has finished and left. It is an error only if this stage still waits.
   std::optional<PeerGone> gone_;
   std::optional<EdgeId> lost_edge_;
+
+  // Digests of the state before the update of the step under way, and after the last update.
+  std::optional<uint64_t> state_before_, state_after_;
+  std::set<std::tuple<uint64_t, EdgeId, Direction>> doubted_;  // reported
+  bool awaits_verdict_ = false;
 
   uint32_t skipped_in_a_row_ = 0;  // consecutive steps skipped until now
   double loss_sum_ = 0;

@@ -94,6 +94,7 @@ Status Executor::Handle(PipelineEvent& event) {
                           if (now_ && under_way == &*now_) LetGradientsLeave();
                           return absl::OkStatus();
                         },
+                        [&](TensorDoubted& doubted) -> Status { return Handle(doubted); },
                         [&](ActivationTaken& taken) -> Status {
                           // The next stage takes the last activations after the pass has ended
                           // here.

@@ -15,8 +15,9 @@
 
 namespace longhaul::worker {
 
-void Executor::CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
+void Executor::CheckpointWritten(const CheckpointWriter::Job& job,
                                  const StatusOr<std::vector<ShardFile>>& files) {
+  const SharedSnapshot& snapshot = job.snapshot;
   v1::WorkerMessage message;
   message.mutable_shard()->set_step(snapshot->step);
   if (!files.ok()) {
@@ -32,7 +33,7 @@ void Executor::CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
     return;
   }
   resident_.Keep(snapshot, *files);
-  message.mutable_shard()->set_interim(interim);
+  message.mutable_shard()->set_interim(job.interim);
   for (const ShardFile& file : *files) {
     v1::CheckpointFile* out = message.mutable_shard()->add_files();
     out->set_name(file.name);
@@ -40,6 +41,14 @@ void Executor::CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
     out->set_sha256(file.sha256);
     out->set_stage(options_.cell.stage);
     if (file.replica) out->set_replica(*file.replica);
+  }
+  if (job.inputs_file) {
+    v1::CheckpointFile* out = message.mutable_shard()->mutable_recording();
+    out->set_name(job.inputs_file->name);
+    out->set_bytes(job.inputs_file->bytes);
+    out->set_sha256(job.inputs_file->sha256);
+    out->set_stage(options_.cell.stage);
+    message.mutable_shard()->set_recorded_from(job.inputs->from.value());
   }
   options_.report(std::move(message));
   ForgetMessages();
@@ -130,6 +139,7 @@ void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate,
   }
   report->set_first_nonfinite(report->nonfinite_tiles() > 0 ||
                               (last() && !std::isfinite(loss_sum_)));
+  AddDigests(report);
   options_.report(std::move(message));
   trace_->EndStep(step_, step_began_, now);
   work_->EndStep(now - step_began_);

@@ -51,7 +51,9 @@ Status Executor::SaveState() {
     LH_ASSIGN_OR_RETURN(snapshot, resident_.TakeSnapshot(std::move(tables), add));
   }
   if (tied_) LH_RETURN_IF_ERROR(CheckTied(*snapshot));
-  checkpoint_writer_->Submit({.snapshot = std::move(snapshot), .interim = !wanted});
+  CheckpointWriter::Job job{.snapshot = std::move(snapshot), .interim = !wanted};
+  if (options_.recorder) job.inputs = options_.recorder->Cut(step_);
+  checkpoint_writer_->Submit(std::move(job));
   return absl::OkStatus();
 }
 

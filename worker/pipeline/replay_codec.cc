@@ -7,6 +7,8 @@
 
 #include "base/aligned_buffer.h"
 #include "base/precise_sleep.h"
+#include "codec/blob.h"
+#include "codec/registry.h"
 #include "worker/stage/noise.h"
 
 namespace longhaul::worker {
@@ -61,6 +63,25 @@ class ReplayCodec final : public codec::Codec {
   const size_t blob_bytes_;
 };
 
+// The blob of noise. Of a class of Python, which need not exist in a replay, a blob of the largest
+// size with zeros; so a replay can answer what a codec would gain that nobody has written.
+Status WriteBlob(const codec::Codec& real, const codec::Shape& shape, std::span<std::byte> blob,
+                 codec::EncodeResult* result) {
+  if (!codec::FindFamily(real.kind().id)->names_class) {
+    const BoundaryTensor noise = NoiseTensor(shape);
+    AlignedBuffer workspace(real.WorkspaceBytes(shape));
+    return real.Encode(noise.view, codec::Context{}, workspace.span(), blob, result);
+  }
+  std::ranges::fill(blob, std::byte{});
+  codec::WriteBlobHeader({.codec = real.kind().id,
+                          .shape = shape,
+                          .payload_bytes = blob.size() - codec::kBlobHeaderBytes,
+                          .parameters = real.kind().parameters},
+                         blob);
+  *result = {.bytes = blob.size()};
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 StatusOr<std::shared_ptr<const codec::Codec>> MakeReplayCodec(
@@ -72,12 +93,9 @@ StatusOr<std::shared_ptr<const codec::Codec>> MakeReplayCodec(
         "replay.codecs to real",
         real->name());
   }
-  const BoundaryTensor noise = NoiseTensor(shape);
-  AlignedBuffer workspace(real->WorkspaceBytes(shape));
   AlignedBuffer blob(real->MaxEncodedBytes(shape));
   codec::EncodeResult result;
-  LH_RETURN_IF_ERROR(
-      real->Encode(noise.view, codec::Context{}, workspace.span(), blob.span(), &result));
+  LH_RETURN_IF_ERROR(WriteBlob(*real, shape, blob.span(), &result));
   return std::make_shared<ReplayCodec>(std::move(real), times, std::move(blob), result.bytes);
 }
 

@@ -5,19 +5,13 @@
 #include <string>
 #include <utility>
 
-#include "base/file.h"
+#include "base/machine.h"
 
 namespace longhaul::worker {
 namespace {
 
 int64_t SinceBegin(MonoTime time) {
   return time.nanoseconds();
-}
-
-// The same for all processes whose monotonic clocks agree.
-std::string ClockId() {
-  const StatusOr<std::string> id = ReadFile("/proc/sys/kernel/random/boot_id");
-  return id.ok() ? id->substr(0, id->find('\n')) : "";
 }
 
 }  // namespace
@@ -51,7 +45,7 @@ void TraceLog::EndStep(Step step, MonoTime begin, MonoTime end) {
 
 v1::StageTrace TraceLog::Take(uint32_t steps) const {
   v1::StageTrace trace;
-  trace.set_clock_id(ClockId());
+  trace.set_clock_id(MachineId());
   const std::lock_guard lock(mutex_);
   const size_t count = steps == 0 ? steps_.size() : std::min<size_t>(steps, steps_.size());
   for (size_t i = steps_.size() - count; i < steps_.size(); ++i) {

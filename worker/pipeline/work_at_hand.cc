@@ -77,6 +77,8 @@ std::string WorkAtHand::Doing() const {
       return "waiting for what the other end of the tied matrix sends";
     case Wait::kReplicas:
       return "waiting for the other replicas of its stage";
+    case Wait::kVerdict:
+      return "waiting for the coordinator, because it has found something wrong";
   }
   return "waiting";
 }

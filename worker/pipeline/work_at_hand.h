@@ -36,8 +36,9 @@ class WorkAtHand {
   };
   // kInput: for an activation, or for the final norm and decisions from the previous stage.
   // kGradient: for a gradient, or for the norm of the next stage. kTied: for the other end of the
-  // tied matrix. kReplicas: for other replicas.
-  enum class Wait : uint8_t { kInput, kGradient, kTied, kReplicas };
+  // tied matrix. kReplicas: for other replicas. kVerdict: for the coordinator, about what the stage
+  // found.
+  enum class Wait : uint8_t { kInput, kGradient, kTied, kReplicas, kVerdict };
   struct Piece {
     uint64_t number = 0;  // unique within an attempt of the stage
     Kind kind = Kind::kForward;

@@ -36,6 +36,7 @@
 #include "worker/stage/replicas/tied_parameter.h"
 #include "worker/stage/snapshot/snapshot_arrays.h"
 #include "worker/stage/snapshot/snapshot_shards.h"
+#include "worker/stage/snapshot/state_digest.h"
 
 namespace longhaul::worker {
 namespace {
@@ -255,6 +256,18 @@ class NetworkStage final : public Stage {
       }
       if (!on_gpu.empty()) LH_RETURN_IF_ERROR(CopyToHost(on_gpu, &snapshot));
       return snapshot;
+    });
+  }
+  StatusOr<uint64_t> StateDigest() const override {
+    return CallTorch("digest of the state", options_.threads, [&]() -> StatusOr<uint64_t> {
+      std::vector<at::Tensor> tensors;
+      for (const Parameter& parameter : network_->parameters()) {
+        tensors.push_back(parameter.value);
+      }
+      for (const Optimizer::Moment& moment : optimizer_->moments()) {
+        tensors.push_back(moment.value);
+      }
+      return DigestOfTensors(tensors);
     });
   }
   Status Restore(const StageSnapshot& snapshot) override {

@@ -1,6 +1,10 @@
 #include "worker/stage/stage.h"
 
+#include <span>
+#include <vector>
+
 #include "base/check.h"
+#include "base/hash.h"
 #include "worker/stage/network_stage.h"
 #include "worker/stage/replay_stage.h"
 
@@ -16,6 +20,15 @@ Status Stage::TakeSharedValues() {
 
 Status Stage::EndSharedStep(Step) {
   return absl::UnimplementedError("replicas cannot step this stage together");
+}
+
+StatusOr<uint64_t> Stage::StateDigest() const {
+  LH_ASSIGN_OR_RETURN(const StageSnapshot snapshot, Snapshot());
+  std::vector<uint64_t> digests;
+  for (const std::vector<NamedArray>* arrays : {&snapshot.parameters, &snapshot.moments}) {
+    for (const NamedArray& array : *arrays) digests.push_back(Checksum64(array.bytes()));
+  }
+  return Checksum64(std::as_bytes(std::span(digests)));
 }
 
 StatusOr<std::vector<float>> Stage::EvaluateLogits(Slice, const Input&, std::span<const Place>) {

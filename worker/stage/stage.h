@@ -296,6 +296,10 @@ class Stage {
   // Returns copies of the parameters and the optimizer state; with shares_step, only the
   // parameters.
   virtual StatusOr<StageSnapshot> Snapshot() const = 0;
+  // Returns a digest of the parameters and the optimizer state, of any 64 bits. Equal bits have
+  // equal digests on devices of one kind; another digest means that at least one bit is another.
+  // The default: of a snapshot.
+  virtual StatusOr<uint64_t> StateDigest() const;
   // Restores the parameters, the optimizer state and the step count from `snapshot`. Ignores arrays
   // that this stage does not have, so a checkpoint of a larger stage serves too.
   // kFailedPrecondition: an array is missing or has another shape, or the snapshot is of another

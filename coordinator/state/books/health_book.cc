@@ -41,6 +41,11 @@ void HealthBook::DidWell(const WorkerId& id) {
   if (found != workers_.end()) found->second.losses.clear();
 }
 
+bool HealthBook::IsDistrusted(const WorkerId& id) const {
+  const auto found = workers_.find(id);
+  return found != workers_.end() && found->second.left_out_until == MonoTime::max();
+}
+
 std::optional<MonoTime> HealthBook::LeftOutUntil(const WorkerId& id, MonoTime now) const {
   const auto found = workers_.find(id);
   if (found == workers_.end() || found->second.left_out_until <= now) return std::nullopt;

@@ -52,7 +52,13 @@ class HealthBook {
   // Call this when a checkpoint is committed in which the worker had a part. The count of the
   // worker's losses restarts at 0; a current pause stays.
   void DidWell(const WorkerId& id);
-  void Forget(const WorkerId& id) { workers_.erase(id); }
+  // Leaves the worker out for as long as this book lives: it has erred or lied.
+  void Distrust(const WorkerId& id) { workers_[id].left_out_until = MonoTime::max(); }
+  bool IsDistrusted(const WorkerId& id) const;
+  // Does nothing about a worker that is distrusted.
+  void Forget(const WorkerId& id) {
+    if (!IsDistrusted(id)) workers_.erase(id);
+  }
 
   // Returns when the worker's pause ends; nullopt: the worker is not left out.
   std::optional<MonoTime> LeftOutUntil(const WorkerId& id, MonoTime now) const;

@@ -37,6 +37,7 @@ struct ShardCheck {
     kCopy,    // another worker or the coordinator needs a copy
     kHook,    // a hook waits for the coordinator's copies
     kStore,   // an object store gets a copy
+    kAudit,   // an audit waits for the answer
   };
   Purpose purpose = Purpose::kResume;
   RequestId request{0};  // kVerify: the call
@@ -114,6 +115,10 @@ class ShardBook {
   // Returns whether a check of kStore is under way for the run.
   bool IsStoring(const RunId& run) const {
     return IsUnderWay(run, std::nullopt, ShardCheck::Purpose::kStore);
+  }
+  // Returns whether a check of kAudit is under way for the run.
+  bool IsAuditing(const RunId& run) const {
+    return IsUnderWay(run, std::nullopt, ShardCheck::Purpose::kAudit);
   }
   // Returns whether a check of kHook of the run is under way.
   bool IsGatheringForHook(const RunId& run) const {

@@ -62,6 +62,8 @@ class StepBook {
   // Null: the step is not known. Valid until the next call of a function that is not const.
   const v1::StepRecord* Find(uint64_t step) const;
 
+  // Drops the steps after `step`, which are not to be compared with: a worker has erred.
+  void ForgetAfter(uint64_t step) { rows_.erase(rows_.upper_bound(step), rows_.end()); }
   // Drops the steps before `step`. No later epoch may begin before this step.
   void ForgetBefore(uint64_t step);
 

@@ -21,13 +21,14 @@ enum class FaultKind : uint8_t {
   kStepNonFinite,      // a loss or norm was not finite, and the step was skipped
   kCheckpointSkipped,  // a stage could not write its shard
   kShardDamaged,       // a checkpoint's file was found damaged
+  kContradiction,      // verification: digests that differ, a changed state, an implausible tensor
 };
 
 // In the order of FaultKind.
-inline constexpr std::array<std::string_view, 12> kFaultNames = {
-    "session_lost", "stage_lost",      "worker_hung",        "device_lost",
-    "link_suspect", "link_lost",       "run_stalled",        "run_interrupted",
-    "run_failed",   "step_non_finite", "checkpoint_skipped", "shard_damaged",
+inline constexpr std::array<std::string_view, 13> kFaultNames = {
+    "session_lost",       "stage_lost",    "worker_hung",     "device_lost", "link_suspect",
+    "link_lost",          "run_stalled",   "run_interrupted", "run_failed",  "step_non_finite",
+    "checkpoint_skipped", "shard_damaged", "contradiction",
 };
 
 struct FaultCounts {
@@ -35,6 +36,6 @@ struct FaultCounts {
   void Add(FaultKind kind) { ++counts[static_cast<size_t>(kind)]; }
   uint64_t Of(FaultKind kind) const { return counts[static_cast<size_t>(kind)]; }
 };
-static_assert(static_cast<size_t>(FaultKind::kShardDamaged) + 1 == kFaultNames.size());
+static_assert(static_cast<size_t>(FaultKind::kContradiction) + 1 == kFaultNames.size());
 
 }  // namespace longhaul::coordinator

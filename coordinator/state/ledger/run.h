@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "base/ids.h"
 #include "coordinator/state/ledger/stage_record.h"
 #include "coordinator/state/run_record.h"
+#include "longhaul/v1/worker.pb.h"
 
 namespace longhaul::coordinator {
 
@@ -25,6 +27,8 @@ struct Run {
   std::string waiting;       // queued, recovering: a sentence about what the run waits for
   // Step of the checkpoint that is on its way to checkpoint.to, and is kept meanwhile; 0: none.
   uint64_t storing = 0;
+  // Steps of checkpoints between which audits compute. They are kept meanwhile.
+  std::set<uint64_t> audited;
   // While queued or planning: the run may resume only from the checkpoint that the user named.
   bool resume_exactly = false;
   // The highest epoch that a worker has named of this run. The next epoch of the run is above it,
@@ -33,6 +37,8 @@ struct Run {
   std::vector<StageRecord> stages;        // of the newest plan; kept after the run's end
   std::vector<std::string> workers_lost;  // names of workers that the newest epoch lost
   uint64_t dropped = 0;                   // messages dropped by Ledger::DropMessage
+  // Implausible tensors that came again when their step was repeated: stages let them pass.
+  std::vector<v1::AcceptedOutlier> accepted_outliers;
 
   // The run must have a plan. Every run with stages has a plan.
   const Assignment& assignment() const { return record.plan->assignment; }

@@ -33,19 +33,46 @@ const v1::CheckpointManifest* NewestWithinReach(const Ledger& ledger, const RunR
   return nullptr;
 }
 
-size_t HoldersWithinReach(const Ledger& ledger, const v1::CheckpointFile& file) {
-  return static_cast<size_t>(
-      std::count_if(file.holders().begin(), file.holders().end(), [&ledger](const auto& holder) {
-        return holder.problem().empty() && IsConnected(ledger, holder);
-      }));
+bool AreApart(const Worker& a, const Worker& b) {
+  return !a.hello.machine().empty() && !b.hello.machine().empty() &&
+         a.hello.machine() != b.hello.machine();
+}
+
+bool SpansMachines(const Ledger& ledger, const Run& run) {
+  const Worker* first = nullptr;
+  for (const StageRecord& stage : run.stages) {
+    const Worker* worker = ledger.FindWorker(stage.worker);
+    if (worker == nullptr) continue;
+    if (first == nullptr) first = worker;
+    if (AreApart(*first, *worker)) return true;
+  }
+  return false;
+}
+
+bool IsHeldTwice(const Ledger& ledger, const v1::CheckpointFile& file, bool apart) {
+  const Worker* first = nullptr;
+  for (const v1::ShardHolder& holder : file.holders()) {
+    if (!holder.problem().empty() || !IsConnected(ledger, holder)) continue;
+    const Worker* worker = ledger.FindWorker(WorkerId(holder.worker_id()));
+    if (worker->leaves_at) continue;
+    if (first == nullptr) {
+      first = worker;
+    } else if (!apart || AreApart(*first, *worker)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 Worker* SourceOf(Ledger& ledger, const v1::CheckpointFile& file) {
+  Worker* leaving = nullptr;
   for (const v1::ShardHolder& holder : file.holders()) {
     if (!holder.problem().empty() || !IsConnected(ledger, holder)) continue;
-    return ledger.FindWorker(WorkerId(holder.worker_id()));
+    Worker* worker = ledger.FindWorker(WorkerId(holder.worker_id()));
+    if (!worker->leaves_at) return worker;
+    if (leaving == nullptr && !worker->may_leave) leaving = worker;
   }
-  return nullptr;
+  return leaving;
 }
 
 }  // namespace longhaul::coordinator

@@ -18,9 +18,15 @@ const v1::CheckpointFile* UnreachableFile(const Ledger& ledger,
 // Returns the newest checkpoint of which all files are whole and can be fetched now; nullptr: there
 // is none.
 const v1::CheckpointManifest* NewestWithinReach(const Ledger& ledger, const RunRecord& record);
-// Returns how many connected workers have a whole copy of the file.
-size_t HoldersWithinReach(const Ledger& ledger, const v1::CheckpointFile& file);
-// Returns the first connected worker that has a whole copy of the file; null: there is none.
+// Returns whether the two workers are known to be on different machines.
+bool AreApart(const Worker& a, const Worker& b);
+// Returns whether workers of the run's stages are on different machines.
+bool SpansMachines(const Ledger& ledger, const Run& run);
+// Returns whether two connected workers that stay have a whole copy of the file; with `apart`, two
+// that are on different machines.
+bool IsHeldTwice(const Ledger& ledger, const v1::CheckpointFile& file, bool apart);
+// Returns the first connected worker that has a whole copy of the file: one that stays, else one
+// that is leaving and has not been let go. Null: there is none.
 Worker* SourceOf(Ledger& ledger, const v1::CheckpointFile& file);
 
 }  // namespace longhaul::coordinator

@@ -42,7 +42,10 @@ struct Worker {
   absl::Duration clock_ahead;  // the worker's wall clock minus the coordinator's, at its hello
   std::deque<Incarnation> replaced;  // older incarnations; their processes are refused
   bool restarts = false;  // the worker reported that its process ends and a new one follows
-  v1::AtHand at_hand;     // what the stage does, by the newest heartbeat; no run: nothing
+  // Set: the worker is leaving (v1::Leaving). Its process ends by then.
+  std::optional<MonoTime> leaves_at;
+  bool may_leave = false;  // a leaving worker was told that nobody needs it
+  v1::AtHand at_hand;      // what the stage does, by the newest heartbeat; no run: nothing
 };
 
 // Orders by name in natural order, then by id.

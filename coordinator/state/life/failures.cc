@@ -94,13 +94,19 @@ void Failures::InterruptPlanning(Run& run, const std::string& cause) {
 
 void Failures::EndForResize(Run& run, uint64_t step) {
   NoteProgress(run);
+  std::string why = "for another number of replicas";
+  for (const StageRecord& stage : run.stages) {
+    const Worker* worker = ledger_.FindWorker(stage.worker);
+    if (worker == nullptr || !worker->leaves_at) continue;
+    why = fmt::format("because {} is leaving", ledger_.Label(stage));
+    break;
+  }
   of_[run].pause = {
       .since = ledger_.now(),
       .not_before = ledger_.now(),
       .until = ledger_.now() + run.record.spec.reattach_timeout,
   };
-  moves_.Move(run, Trigger::kResized,
-              fmt::format("stopped after step {} for another number of replicas", step));
+  moves_.Move(run, Trigger::kResized, fmt::format("stopped after step {} {}", step, why));
 }
 
 void Failures::Suspect(const Run& run, Suspicion suspicion) {

@@ -56,7 +56,8 @@ class Failures : public MoveListener {
   void Interrupt(Run& run, const std::string& cause, bool is_error = false);
   // Sends a run that is being planned back to the queue, or fails it after too many attempts.
   void InterruptPlanning(Run& run, const std::string& cause);
-  // Ends the epoch, so that the run continues with another number of replicas. Every stage must
+  // Ends the epoch, so that the run continues with another number of replicas, or with another
+  // worker in place of one that is leaving. Every stage must
   // have stopped; `step` is the last step that all stages finished.
   void EndForResize(Run& run, uint64_t step);
 

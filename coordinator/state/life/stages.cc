@@ -104,7 +104,7 @@ StatusOr<v1::StopReply> Stages::Stop(const event::StopAsked& asked) {
     run.record.resize_asked = false;
     run.record.stop_asked = true;
     ledger_.Store(run);
-    ledger_.Log(&run, "state", "finishing: stop asked, so it does not go on with other replicas");
+    ledger_.Log(&run, "state", "finishing: stop asked, so it does not go on");
     message = EndsAfter(run.record);
   } else if (!asked.now && run.record.state == RunState::kFinishing) {
     message = fmt::format("{} is ending already", id);
@@ -167,7 +167,10 @@ void Stages::OnLost(Run& run, StageRecord& stage, const std::string& why) {
   if (stage.HasFinished()) return;  // it has done its part
   run.workers_lost.push_back(stage.name);
   ledger_.Count(FaultKind::kStageLost);
-  health_.NoteFault(&run, stage.worker, stage.incarnation, HealthBook::Fault::kDied);
+  const Worker* worker = ledger_.FindWorker(stage.worker);
+  const bool left = worker != nullptr && worker->leaves_at.has_value() &&
+                    worker->incarnation == stage.incarnation;
+  if (!left) health_.NoteFault(&run, stage.worker, stage.incarnation, HealthBook::Fault::kDied);
   std::string where;
   if (run.record.state == RunState::kPreparing) {
     where = " while the run was being prepared";

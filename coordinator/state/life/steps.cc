@@ -185,6 +185,7 @@ void Steps::Finish(Run& run, uint64_t step, const Reports& reports) {
   of.validation_early.erase(of.validation_early.begin(), of.validation_early.upper_bound(step));
   LogIfSkipped(run, step, reports);
   if (!File(run, &record, reports)) return;
+  if (finished_) finished_(run, step, reports);
   run.record.step = step;
   // The whole record costs the store a sync of the disk: not for every step of a fast run.
   if (run.record.state == RunState::kFinishing ||

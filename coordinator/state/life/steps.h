@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/state/books/step_book.h"
@@ -31,6 +33,15 @@ class Steps : public MoveListener {
   // and is ignored.
   bool OnStep(Run& run, StageRecord& stage, const Worker& worker, const v1::WorkerMessage& message);
   void OnValidation(Run& run, const v1::ValidationReport& report);
+  // Forgets the numbers of the steps after `step`: when these steps are trained again, other
+  // numbers are right.
+  void Distrust(const Run& run, uint64_t step) { of_[run].book.ForgetAfter(step); }
+
+  // Sets the function that is called with the reports of each step that all stages have finished,
+  // by index of the stage, before the step is in the run's record.
+  using Finished = std::function<void(const Run& run, uint64_t step,
+                                      std::span<const std::optional<v1::StepReport>> reports)>;
+  void WhenFinished(Finished finished) { finished_ = std::move(finished); }
 
   // The last finished steps of the newest epoch (attempt), oldest first, at most 32. They stay when
   // the run has ended.
@@ -71,6 +82,7 @@ class Steps : public MoveListener {
   Failures& failures_;
   Tuning& tuning_;
   PerRun<OfRun> of_;
+  Finished finished_;  // may be empty
 };
 
 }  // namespace longhaul::coordinator

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -11,6 +12,7 @@
 #include "coordinator/state/ledger/manifests.h"
 #include "coordinator/state/planning/pipeline_order.h"
 #include "coordinator/state/text.h"
+#include "planner/copy_interval.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
@@ -221,6 +223,35 @@ bool Planning::Drop(Draft& draft, Worker& worker, const std::string& why) {
   return true;
 }
 
+namespace {
+
+// Copies go to other machines where there are some, unless the run file says how often.
+void SettleMachines(const Ledger& ledger, const Draft& draft, PlanRequest* request) {
+  std::set<std::string> machines;
+  for (const Draft::Candidate& candidate : draft.workers) {
+    const Worker* worker = ledger.FindWorker(candidate.id);
+    if (worker != nullptr && !worker->hello.machine().empty()) {
+      machines.insert(worker->hello.machine());
+    }
+  }
+  RecoverySpec& recovery = request->spec.recovery;
+  const bool unsaid = recovery.every == 0U && recovery.every_between_hosts;
+  if (unsaid && machines.size() > 1 && !request->spec.replay) recovery.every = std::nullopt;
+  const std::string& own = ledger.options().machine;
+  request->on_other_machines =
+      !own.empty() && std::ranges::any_of(machines, [&](const auto& one) { return one != own; });
+}
+
+}  // namespace
+
+std::string Planning::RiskOf(const Draft& draft) const {
+  PlanRequest request;
+  request.spec = draft.spec;
+  SettleMachines(ledger_, draft, &request);
+  if (!request.on_other_machines) return "";
+  return LostDiskWarning(request.spec, request.spec.recovery.every.value_or(1));
+}
+
 PlanRequest Planning::RequestOf(const Draft& draft) const {
   PlanRequest request;
   request.run = draft.run;
@@ -237,6 +268,7 @@ PlanRequest Planning::RequestOf(const Draft& draft) const {
     }
   }
   request.workers = probing_.CandidatesOf(draft);
+  SettleMachines(ledger_, draft, &request);
   for (size_t i = 0; i < draft.workers.size(); ++i) {
     request.workers[i].times = *draft.workers[i].times;
   }
@@ -380,6 +412,12 @@ void Planning::ForgetLinksOf(const Worker& worker) {
 void Planning::Lose(const RunId& id, const std::string& label, const std::string& why) {
   Interrupt(id,
             fmt::format("worker {} was lost while {}: {}", label, WhatIsUnderWay(*Find(id)), why));
+}
+
+void Planning::OnLeaving(Worker& worker) {
+  if (!worker.held || Find(*worker.held) == nullptr) return;
+  const RunId held = *std::exchange(worker.held, std::nullopt);
+  Lose(held, ledger_.Label(worker), "it is leaving");
 }
 
 void Planning::OnShards(const RunId& id, const std::string& failure) {

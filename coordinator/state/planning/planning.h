@@ -68,6 +68,10 @@ class Planning : public MoveListener {
   // Call this when a worker of the draft has lost its session. The run goes back to the queue, or
   // the job fails. `label`: Ledger::Label of the worker before the loss. `why`: for people.
   void Lose(const RunId& id, const std::string& label, const std::string& why);
+  // Returns a sentence about what the run risks if it trains on the draft's workers; "": nothing.
+  std::string RiskOf(const Draft& draft) const;
+  // Gives up the draft that reserves a worker which is leaving. Does nothing for other workers.
+  void OnLeaving(Worker& worker);
   // Call this when a check of shards for the run has ended. "" in `failure`: the check succeeded,
   // and planning continues. Else `failure` says why the check failed, and planning is interrupted.
   void OnShards(const RunId& id, const std::string& failure);

@@ -307,6 +307,9 @@ void Queue::Answer() {
           names.push_back(ledger_.Label(*worker));
       }
       reply.add_notes("planning on " + Join(names));
+      if (const std::string risk = planning_.RiskOf(*draft); !risk.empty()) {
+        reply.add_notes("warning: " + risk);
+      }
     }
     ledger_.Do(command::Reply<v1::SubmitReply>{pending.request, std::move(reply)});
   }

@@ -24,8 +24,10 @@ void AddNaming(const RunRecord& record, const std::string& sha256, Naming* namin
     if (!one.empty() && IsForWorkers(record.spec, one)) naming->lists.push_back(one);
   };
   for (const v1::CheckpointManifest& manifest : record.checkpoints) {
-    for (const v1::CheckpointFile& file : manifest.files()) {
-      naming->copied |= file.sha256() == sha256 && IsCopied(file);
+    for (const auto* files : {&manifest.files(), &manifest.recordings()}) {
+      for (const v1::CheckpointFile& file : *files) {
+        naming->copied |= file.sha256() == sha256 && IsCopied(file);
+      }
     }
   }
   EachBlobName(record.spec, record.data_files, record.data, name, list);

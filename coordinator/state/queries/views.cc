@@ -15,6 +15,7 @@
 #include "coordinator/state/workers/health.h"
 #include "coordinator/state/workers/spares.h"
 #include "coordinator/state/workers/worker_links.h"
+#include "planner/copy_interval.h"
 #include "planner/replicas.h"
 #include "run/plan/proto/plan_proto.h"
 
@@ -120,6 +121,19 @@ std::vector<InterfaceUse> InterfacesOf(const Steps& steps, const Run& run) {
 
 namespace {
 
+// What a run that has not ended risks.
+void AddWarnings(const Ledger& ledger, const Run& run, v1::RunStatus* status) {
+  const std::string& own = ledger.options().machine;
+  if (HasEnded(run.record.state) || !run.record.plan || own.empty()) return;
+  const bool elsewhere = std::ranges::any_of(run.stages, [&](const StageRecord& stage) {
+    const Worker* worker = ledger.FindWorker(stage.worker);
+    return worker != nullptr && !worker->hello.machine().empty() && worker->hello.machine() != own;
+  });
+  if (!elsewhere) return;
+  const std::string risk = LostDiskWarning(run.record.spec, run.assignment().copy_every);
+  if (!risk.empty()) status->add_warnings(risk);
+}
+
 void AddSpare(const Spares& spares, const Worker& worker, const Run& run, v1::RunStatus* status) {
   if (spares.IsSpareOf(worker, run)) status->add_spares(worker.hello.name());
 }
@@ -169,6 +183,17 @@ StatusOr<v1::RunStatus> Views::RunOf(std::string_view id_or_name,
   if (run->record.plan) *status.mutable_plan() = ToProto(*run->record.plan);
   status.mutable_samples()->Add(run->record.samples.begin(), run->record.samples.end());
   return status;
+}
+
+StatusOr<v1::SubmitRequest> Views::SubmissionOf(std::string_view id_or_name,
+                                                std::optional<std::string_view> owner) const {
+  LH_ASSIGN_OR_RETURN(const Run* const run, of_.ledger.RunCalled(id_or_name, owner));
+  v1::SubmitRequest submission;
+  submission.set_run_yaml(ToYaml(run->record.spec));
+  submission.set_file_name(run->record.spec.name + ".yaml");
+  submission.mutable_data_files()->Add(run->record.data_files.begin(),
+                                       run->record.data_files.end());
+  return submission;
 }
 
 // Without the run's spares.
@@ -226,6 +251,7 @@ v1::RunStatus Views::Render(const Run& run, bool with_links) const {
       status.set_seconds_left(static_cast<double>(record.spec.train.steps - record.step) * seconds);
     }
   }
+  AddWarnings(of_.ledger, run, &status);
   for (const std::string& name : run.workers_lost) status.add_workers_lost(name);
   if (const Draft* draft = of_.planning.Find(record.id)) {
     RenderDraft(*draft, &status);
@@ -359,6 +385,9 @@ std::vector<v1::WorkerStatus> Views::Workers(MonoTime now) const {
     one.set_losses(of_.health.book().Losses(worker->id, awake));
     if (const std::optional<MonoTime> until = of_.health.book().LeftOutUntil(worker->id, awake)) {
       one.set_left_out_seconds(absl::ToDoubleSeconds(*until - awake));
+    }
+    if (worker->leaves_at && worker->session) {
+      one.set_leaves_in_seconds(std::max(0.001, absl::ToDoubleSeconds(*worker->leaves_at - awake)));
     }
     if (worker->layers) {
       v1::MeasuredLayers& layers = *one.mutable_measured_layers();

@@ -62,6 +62,10 @@ class Views {
   // only runs of this owner count. kNotFound: there is no such run.
   StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name,
                                 std::optional<std::string_view> owner = std::nullopt) const;
+  // Returns what would submit the run that RunOf returns: its run file with every key, and its data
+  // files. The rest is empty. Errors as RunOf.
+  StatusOr<v1::SubmitRequest> SubmissionOf(
+      std::string_view id_or_name, std::optional<std::string_view> owner = std::nullopt) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
   // Returns the newest measurements of the links between connected workers.
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;

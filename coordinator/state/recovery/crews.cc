@@ -101,7 +101,7 @@ Worker* Crews::ReplacementFor(const Run& run, const CellId& id, const Crew& crew
   const StageRecord* before = run.Find(id);
   const bool waits = run.record.state == RunState::kRecovering && before != nullptr &&
                      run.record.spec.recovery.replicas == LostReplica::kExact &&
-                     !health_.IsLeftOut(before->worker) &&
+                     health_.LeftOutText(before->worker).empty() &&
                      ledger_.now() < failures_.PauseOf(run).since + kReturnPatience;
   if (waits) return nullptr;
   for (const Worker* one : ledger_.connected()) {

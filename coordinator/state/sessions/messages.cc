@@ -39,14 +39,21 @@ void Messages::On(event::WorkerSaid& said) {
     case v1::WorkerMessage::kReachTried:
       to_.links.OnTried(worker->id, message.reach_tried());
       return;
+    case v1::WorkerMessage::kAudited:
+      to_.audits.OnReport(*worker, message);
+      return;
+    case v1::WorkerMessage::kLeaving:
+      to_.departures.On(*worker, message.leaving());
+      to_.planning.OnLeaving(*worker);
+      return;
     default:
       if (message.error().restarts_for() != v1::WORKER_FAULT_NONE)
         to_.health.OnRestart(*worker, message);
-      OnRunMessage(*worker, message);
+      OnRunMessage(*worker, message, said.signature);
   }
 }
 
-void Messages::OnRunMessage(Worker& worker, const v1::WorkerMessage& message) {
+void Messages::OnRunMessage(Worker& worker, const v1::WorkerMessage& message, Signature signature) {
   const RunId id(message.run_id());
   if (Draft* draft = to_.planning.Find(id)) {
     if (message.epoch() == draft->epoch.value() &&
@@ -71,7 +78,7 @@ void Messages::OnRunMessage(Worker& worker, const v1::WorkerMessage& message) {
   if (message.has_layer_times() || message.has_link_probed() || message.error().measuring()) return;
   const bool is_its = run->record.plan && Stamp(message.stamp()) == run->assignment().stamp();
   if (is_its) {
-    OnStageMessage(worker, *run, message);
+    OnStageMessage(worker, *run, message, signature);
   } else if (!HasEnded(run->record.state)) {
     ledger_.DropMessage(*run, worker, message, "the run's workers have another assignment");
   }
@@ -83,7 +90,8 @@ void Messages::NoteEpochs(Run& run, const Worker& worker, const v1::WorkerMessag
   ledger_.DropMessage(run, worker, message, fmt::format("there is no epoch {}", newest.value()));
 }
 
-void Messages::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message) {
+void Messages::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message,
+                              Signature signature) {
   StageRecord* stage = ledger_.StageOf(run, worker);
   const RunState state = run.record.state;
   // A checkpoint that ends with its run may be reported behind the last StageFinished.
@@ -103,7 +111,12 @@ void Messages::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage&
       if (state != RunState::kPreparing) stage->MovePhase(StageTrigger::kSaidStarted);
       break;
     case v1::WorkerMessage::kStep:
-      if (to_.steps.OnStep(run, *stage, worker, message)) to_.standstill.NoteProgress(run);
+      if (!to_.steps.OnStep(run, *stage, worker, message)) break;
+      to_.standstill.NoteProgress(run);
+      // The step may have ended the run's epoch.
+      if (HasStages(run.record.state) && Epoch(message.epoch()) == run.record.epoch) {
+        to_.verification.OnStep(run, *stage, message.step(), signature);
+      }
       break;
     case v1::WorkerMessage::kValidation:
       if (stage->is_last) to_.steps.OnValidation(run, message.validation());
@@ -120,6 +133,9 @@ void Messages::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage&
     case v1::WorkerMessage::kLink:
       to_.troubles.OnLink(run, *stage, message.link());
       break;
+    case v1::WorkerMessage::kFinding:
+      to_.verification.OnFinding(run, *stage, message.finding());
+      break;
     case v1::WorkerMessage::kRetuned:
       to_.tuning.OnRetuned(run, *stage, message.retuned());
       break;
@@ -134,6 +150,8 @@ void Messages::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage&
     case v1::WorkerMessage::kTrace:
     case v1::WorkerMessage::kLinkProbed:
     case v1::WorkerMessage::kReachTried:
+    case v1::WorkerMessage::kLeaving:
+    case v1::WorkerMessage::kAudited:
     case v1::WorkerMessage::BODY_NOT_SET:
       break;
   }

@@ -12,8 +12,11 @@
 #include "coordinator/state/planning/planning.h"
 #include "coordinator/state/queries/samples.h"
 #include "coordinator/state/queries/traces.h"
+#include "coordinator/state/recovery/departures.h"
 #include "coordinator/state/shards/commits.h"
 #include "coordinator/state/shards/shards.h"
+#include "coordinator/state/verify/audits.h"
+#include "coordinator/state/verify/verification.h"
 #include "coordinator/state/workers/health.h"
 #include "coordinator/state/workers/spares.h"
 #include "coordinator/state/workers/worker_links.h"
@@ -35,6 +38,9 @@ struct Receivers {
   Planning& planning;
   Traces& traces;
   Samples& samples;
+  Departures& departures;
+  Verification& verification;
+  Audits& audits;
 };
 
 class Messages {
@@ -45,10 +51,11 @@ class Messages {
   void On(event::WorkerSaid& said);
 
  private:
-  void OnRunMessage(Worker& worker, const v1::WorkerMessage& message);
+  void OnRunMessage(Worker& worker, const v1::WorkerMessage& message, Signature signature);
   // Notes the epochs that a worker names, so that the run's next one is above them.
   void NoteEpochs(Run& run, const Worker& worker, const v1::WorkerMessage& message);
-  void OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message);
+  void OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message,
+                      Signature signature);
 
   Ledger& ledger_;
   const Receivers to_;

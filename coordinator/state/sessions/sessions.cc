@@ -98,6 +98,9 @@ void Sessions::On(event::WorkerJoined& joined) {
   NoteSeenChange(worker);
   Attach(worker);
   links_.Come(worker);
+  if (!worker.hello.has_leaving()) return;
+  departures_.On(worker, worker.hello.leaving());
+  planning_.OnLeaving(worker);
 }
 
 bool Sessions::Renew(Worker& worker, const event::WorkerJoined& joined) {
@@ -119,6 +122,7 @@ bool Sessions::Renew(Worker& worker, const event::WorkerJoined& joined) {
   if (is_new) {
     worker.layers.reset();
     worker.restarts = false;
+    worker.leaves_at.reset();
     worker.at_hand.Clear();
   }
   worker.id = id;
@@ -127,6 +131,7 @@ bool Sessions::Renew(Worker& worker, const event::WorkerJoined& joined) {
   worker.resident = hello.resident();
   ++worker.sessions;
   worker.times_for.reset();
+  worker.may_leave = false;
   worker.last_heard = ledger_.now();
   ledger_.Connect(worker, joined.session);
   timers_.Begin(joined.session);
@@ -251,7 +256,7 @@ void Sessions::Lose(Worker& worker, const std::string& why, bool for_good) {
     planning_.Lose(*held, label, why);
   } else if (StageRecord* stage = run == nullptr ? nullptr : ledger_.StageOf(*run, worker);
              stage != nullptr && HasStages(run->record.state)) {
-    if (for_good) {
+    if (for_good || worker.may_leave) {
       stages_.OnLost(*run, *stage, why);
     } else {
       stages_.Detach(*run, *stage, why);

@@ -11,6 +11,7 @@
 #include "coordinator/state/life/stages.h"
 #include "coordinator/state/planning/planning.h"
 #include "coordinator/state/queries/samples.h"
+#include "coordinator/state/recovery/departures.h"
 #include "coordinator/state/sessions/timers.h"
 #include "coordinator/state/shards/copies.h"
 #include "coordinator/state/shards/shards.h"
@@ -22,7 +23,7 @@ namespace longhaul::coordinator {
 class Sessions {
  public:
   Sessions(Ledger& ledger, Health& health, WorkerLinks& links, Stages& stages, Planning& planning,
-           Shards& shards, Copies& copies, const Samples& samples)
+           Shards& shards, Copies& copies, const Samples& samples, Departures& departures)
       : ledger_(ledger),
         health_(health),
         links_(links),
@@ -30,7 +31,8 @@ class Sessions {
         planning_(planning),
         shards_(shards),
         copies_(copies),
-        samples_(samples) {}
+        samples_(samples),
+        departures_(departures) {}
 
   // Refuses (v1::Reject) a worker of another protocol version or with an invalid hello message, and
   // an older process of a worker that already has a newer process.
@@ -64,6 +66,7 @@ class Sessions {
   Shards& shards_;
   Copies& copies_;
   const Samples& samples_;
+  Departures& departures_;
   SessionTimers timers_{ledger_};
   bool said_put_back_ = false;  // an event says that these records are from an older copy
 };

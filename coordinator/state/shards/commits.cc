@@ -56,7 +56,8 @@ void Commits::OnShard(Run& run, StageRecord& stage, const Worker& worker,
   if (report.step() <= newest) return;  // committed, or superseded
   if (Skip(run, stage, report)) return;
   if (report.step() > record.spec.train.steps || report.files().empty() ||
-      !std::all_of(report.files().begin(), report.files().end(), IsShard)) {
+      !std::all_of(report.files().begin(), report.files().end(), IsShard) ||
+      (report.has_recording() && !IsShard(report.recording()))) {
     ledger_.DropMessage(run, worker, message,
                         "a checkpoint report that names no files or impossible ones");
     return;
@@ -114,12 +115,22 @@ void Commits::Commit(Run& run, uint64_t step, const Reports& reports) {
       }
       AddHolder(stage.worker.value(), stage.name, one);
     }
+    if (!reports[stage.place]->has_recording()) continue;
+    v1::CheckpointFile& recording = *manifest.add_recordings();
+    recording = reports[stage.place]->recording();
+    recording.set_stage(stage.id.stage);
+    recording.clear_holders();
+    AddHolder(stage.worker.value(), stage.name, &recording);
   }
+  const uint64_t begun = run.assignment().start_step;
+  const uint64_t before =
+      record.checkpoints.empty() ? begun : std::max(begun, record.checkpoints.back().step());
   const bool interim = manifest.interim();
   record.checkpoints.push_back(std::move(manifest));
   ledger_.Store(run);
   if (!interim) ledger_.Log(&run, "checkpoint", "checkpoint of step {} is committed", step);
   for (const StageRecord& stage : run.stages) health_.DidWell(stage.worker);
+  if (committed_) committed_(run, before, step, reports);
   copies_.DropOutdated(run);
   if (!interim) copies_.KeepAtCoordinator(run, record.checkpoints.back());
   if (!interim) hooks_.OnCommit(run, step);

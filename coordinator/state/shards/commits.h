@@ -4,9 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "coordinator/state/ledger/ledger.h"
@@ -27,6 +30,13 @@ class Commits : public MoveListener {
   // if two replicas of a stage wrote different parameters.
   void OnShard(Run& run, StageRecord& stage, const Worker& worker,
                const v1::WorkerMessage& message);
+
+  // Sets the function that is called with the reports of each checkpoint that is committed, by
+  // index of the stage, while the checkpoint before it is still there. `before`: its step, or the
+  // step at which the epoch began.
+  using Committed = std::function<void(Run& run, uint64_t before, uint64_t step,
+                                       std::span<const std::optional<v1::ShardReport>> reports)>;
+  void WhenCommitted(Committed committed) { committed_ = std::move(committed); }
 
   void OnMove(Run& run, const Transition& row) override;
   void OnRemove(const RunId& id) override { of_.Forget(id); }
@@ -51,6 +61,7 @@ class Commits : public MoveListener {
   Copies& copies_;
   Hooks& hooks_;
   PerRun<OfRun> of_;
+  Committed committed_;  // may be empty
 };
 
 }  // namespace longhaul::coordinator

@@ -48,8 +48,9 @@ void Copies::Begin(Run& run) {
   of.again.reset();
   // By source and receiver; nullopt: the coordinator.
   std::map<std::pair<WorkerId, std::optional<WorkerId>>, std::vector<v1::CheckpointFile>> transfers;
+  const bool apart = SpansMachines(ledger_, run);
   for (const v1::CheckpointFile& file : manifest.files()) {
-    if (IsCopied(file) || HoldersWithinReach(ledger_, file) >= 2) continue;
+    if (IsCopied(file) || IsHeldTwice(ledger_, file, apart)) continue;
     const Worker* source = SourceOf(ledger_, file);
     if (source == nullptr) continue;
     const Worker* holder = HolderFor(run, *source);
@@ -62,27 +63,65 @@ void Copies::Begin(Run& run) {
   }
 }
 
-// A spare; else the neighbour that gets least; else the coordinator.
+// A spare; else the neighbour that gets least; else another stage's worker on another machine; else
+// the coordinator. Whoever is on another machine than `source` comes first.
 Worker* Copies::HolderFor(Run& run, const Worker& source) {
+  const bool apart = SpansMachines(ledger_, run);
+  Worker* holder = HolderAmong(run, source, apart);
+  return holder == nullptr && apart ? HolderAmong(run, source, /*apart=*/false) : holder;
+}
+
+Worker* Copies::HolderAmong(Run& run, const Worker& source, bool apart) {
+  const auto may_hold = [&](const Worker& worker) {
+    return worker.id != source.id && !worker.leaves_at && (!apart || AreApart(source, worker)) &&
+           links_.PathBetween(run, source, worker).ok();
+  };
   for (Worker* spare : spares_.SparesOf(run)) {
-    if (links_.PathBetween(run, source, *spare).ok()) return spare;
+    if (may_hold(*spare)) return spare;
   }
   const StageRecord* stage = ledger_.StageOf(run, source);
   if (stage == nullptr) return nullptr;
   Worker* best = nullptr;
   double least = 0;
-  for (const Edge& edge : run.assignment().edges) {
-    if (edge.from != stage->id && edge.to != stage->id) continue;
-    const StageRecord& peer = *run.Find(edge.PeerOf(stage->id));
+  const auto consider = [&](const StageRecord& peer) {
     Worker* worker = ledger_.LiveWorkerOf(peer.worker, peer.incarnation);
-    if (worker == nullptr || !links_.PathBetween(run, source, *worker).ok()) continue;
+    if (worker == nullptr || !may_hold(*worker)) return;
     const auto& cells = run.record.plan->prediction.cells;
     const double gets = peer.place < cells.size() ? cells[peer.place].ingress_share : 0;
-    if (best != nullptr && gets >= least) continue;
+    if (best != nullptr && gets >= least) return;
     best = worker;
     least = gets;
+  };
+  for (const Edge& edge : run.assignment().edges) {
+    if (edge.from == stage->id || edge.to == stage->id) consider(*run.Find(edge.PeerOf(stage->id)));
   }
+  if (best != nullptr || !apart) return best;
+  for (const StageRecord& peer : run.stages) consider(peer);
   return best;
+}
+
+void Copies::SaveFrom(Run& run, const v1::CheckpointManifest& manifest, const Worker& source) {
+  std::vector<v1::CheckpointFile> files;
+  for (const v1::CheckpointFile& file : manifest.files()) {
+    if (IsHeldBy(file, source.id.value()) && !IsCopied(file) &&
+        !std::ranges::any_of(file.holders(), [&](const v1::ShardHolder& holder) {
+          const Worker* worker = ledger_.FindWorker(WorkerId(holder.worker_id()));
+          return holder.problem().empty() && worker != nullptr && worker->session &&
+                 !worker->leaves_at;
+        })) {
+      files.push_back(file);
+    }
+  }
+  if (files.empty()) return;
+  const Worker* holder = HolderFor(run, source);
+  ledger_.Log(
+      &run, "checkpoint",
+      "{} shards of the checkpoint of step {} go from worker {}, which is leaving, to {}",
+      files.size(), manifest.step(), ledger_.Label(source),
+      holder == nullptr ? "the coordinator" : fmt::format("worker {}", ledger_.Label(*holder)));
+  shards_.StartTransfer(run, manifest.step(), ShardCheck::Purpose::kCopy, source.id,
+                        holder == nullptr ? std::nullopt : std::optional(holder->id),
+                        std::move(files));
 }
 
 void Copies::KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& manifest) {
@@ -158,10 +197,11 @@ void Copies::DropOutdated(Run& run) {
   size_t kept = 0;
   std::vector<v1::CheckpointManifest> left, outdated;
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
-    const bool keeps =
-        it == all.rbegin() || it->step() == safe || it->step() == stored ||
-        it->step() == run.storing || shards_.book().IsCopying(run.record.id, it->step()) ||
-        (!trains && it->step() == run.record.step) || (!it->interim() && kept < most);
+    const bool keeps = it == all.rbegin() || it->step() == safe || it->step() == stored ||
+                       it->step() == run.storing || run.audited.contains(it->step()) ||
+                       shards_.book().IsCopying(run.record.id, it->step()) ||
+                       (!trains && it->step() == run.record.step) ||
+                       (!it->interim() && kept < most);
     if (keeps && !it->interim()) ++kept;
     (keeps ? left : outdated).push_back(std::move(*it));
   }

@@ -30,10 +30,13 @@ class Copies : public MoveListener {
   // As above, for all files of a worker that has come back. Leaves out the checkpoints `copying`
   // (run and step), of which the worker already sends or receives files.
   void KeepAtCoordinator(const Worker& worker, const std::set<std::pair<RunId, uint64_t>>& copying);
+  // Makes a leaving worker send the files of the checkpoint that nobody else has who stays: to a
+  // spare, another stage's worker or the coordinator. The run must have a plan.
+  void SaveFrom(Run& run, const v1::CheckpointManifest& manifest, const Worker& source);
   // Drops old checkpoints. Keeps the newest checkpoint.keep ones, not counting interim checkpoints,
   // which are made only for recovery. Also keeps the very newest, the newest safe one, the newest
-  // in an object store, one that is being copied and, until the run trains, the one from which the
-  // run resumes.
+  // in an object store, one that is being copied or audited and, until the run trains, the one from
+  // which the run resumes.
   void DropOutdated(Run& run);
 
   void OnMove(Run& run, const Transition& row) override;
@@ -44,6 +47,8 @@ class Copies : public MoveListener {
   void Begin(Run& run);
   // Returns the worker that shall hold copies of the shards of `source`; null: the coordinator.
   Worker* HolderFor(Run& run, const Worker& source);
+  // The same; with `apart`, only workers on other machines than `source`.
+  Worker* HolderAmong(Run& run, const Worker& source, bool apart);
   void KeepAtCoordinator(const Run& run, const v1::CheckpointManifest& manifest,
                          const std::string& only_of_worker);
   void AfterCopy(Run& run, const ShardCheck& check, const std::string& failure);

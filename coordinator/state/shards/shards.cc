@@ -17,8 +17,10 @@ namespace {
 v1::CheckpointFile* FindFile(Run& run, uint64_t step, const v1::CheckpointFile& like) {
   for (v1::CheckpointManifest& manifest : run.record.checkpoints) {
     if (manifest.step() != step) continue;
-    for (v1::CheckpointFile& file : *manifest.mutable_files()) {
-      if (file.name() == like.name() && file.sha256() == like.sha256()) return &file;
+    for (auto* files : {manifest.mutable_files(), manifest.mutable_recordings()}) {
+      for (v1::CheckpointFile& file : *files) {
+        if (file.name() == like.name() && file.sha256() == like.sha256()) return &file;
+      }
     }
   }
   return nullptr;
@@ -180,9 +182,11 @@ bool Shards::HasCopyFor(const WorkerId& from, const std::string& sha256) const {
   return std::ranges::any_of(book_.ExpectingCopy(sha256, from), [&](const ShardCheck* check) {
     const v1::CheckpointManifest* manifest =
         FindCheckpoint(ledger_.runs().at(check->run).record, check->step);
-    return manifest != nullptr && std::ranges::any_of(manifest->files(), [&](const auto& file) {
-             return file.sha256() == sha256 && IsCopied(file);
-           });
+    const auto has_come = [&](const auto& file) {
+      return file.sha256() == sha256 && IsCopied(file);
+    };
+    return manifest != nullptr && (std::ranges::any_of(manifest->files(), has_come) ||
+                                   std::ranges::any_of(manifest->recordings(), has_come));
   });
 }
 
@@ -205,7 +209,7 @@ void Shards::On(event::CopiesChecked& checked) {
       continue;
     }
     // Whoever else holds the file is looked at, too.
-    if (unreadable && check.folder && (IsCopied(*file) || HoldersWithinReach(ledger_, *file) > 0)) {
+    if (unreadable && check.folder && (IsCopied(*file) || SourceOf(ledger_, *file) != nullptr)) {
       continue;
     }
     if (unreadable) {
@@ -290,8 +294,10 @@ void Shards::DropAfter(Run& run, uint64_t step) {
 bool Shards::IsNamedCopy(const std::string& sha256) const {
   for (const auto& [id, run] : ledger_.runs()) {
     for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
-      for (const v1::CheckpointFile& file : manifest.files()) {
-        if (file.sha256() == sha256 && IsCopied(file)) return true;
+      for (const auto* files : {&manifest.files(), &manifest.recordings()}) {
+        for (const v1::CheckpointFile& file : *files) {
+          if (file.sha256() == sha256 && IsCopied(file)) return true;
+        }
       }
     }
   }
@@ -310,9 +316,11 @@ void Shards::Drop(const Run& run, const v1::CheckpointManifest& manifest) {
     ledger_.Send(*worker, std::move(command));
   }
   command::DropCopies copies;
-  for (const v1::CheckpointFile& file : manifest.files()) {
-    // Two runs that are alike to the bit have one copy of what both have.
-    if (IsCopied(file) && !IsNamedCopy(file.sha256())) copies.sha256.push_back(file.sha256());
+  for (const auto* files : {&manifest.files(), &manifest.recordings()}) {
+    for (const v1::CheckpointFile& file : *files) {
+      // Two runs that are alike to the bit have one copy of what both have.
+      if (IsCopied(file) && !IsNamedCopy(file.sha256())) copies.sha256.push_back(file.sha256());
+    }
   }
   if (!copies.sha256.empty()) ledger_.Do(std::move(copies));
   DropFromFolder(run, manifest);

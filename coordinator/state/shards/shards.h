@@ -48,10 +48,17 @@ class Shards : public MoveListener {
   // store.
   void StartUpload(const Run& run, uint64_t step, const WorkerId& source,
                    const v1::StoredFolder& folder, std::vector<v1::CheckpointFile> files);
+  // Returns the rate at which `source` can send a stage's state to `to` (null: to anybody), as far
+  // as plans and measurements tell; 0: not known.
+  double MoveBitsPerSecond(const Run& run, const Worker& source, const Worker* to) const;
   // Begins each move: a connected holder sends the shard to the worker that needs the shard. If the
   // two cannot reach each other, the holder sends the shard to the coordinator, once for all
   // workers. Where no holder is connected, the worker fetches the shard from an object store.
   void BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves);
+  // As BeginMoves, for an audit: never from an object store, and without an event. `by_way`: all
+  // files go by way of the coordinator.
+  void BeginAuditMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves,
+                       bool by_way);
 
   // ---- Answers
   void OnChecked(Worker& worker, const v1::WorkerMessage& message);
@@ -110,7 +117,7 @@ class Shards : public MoveListener {
   Ledger& ledger_;
   const WorkerLinks& links_;
   ShardBook book_;
-  std::array<Done, 5> done_;  // by purpose
+  std::array<Done, 6> done_;  // by purpose
 };
 
 }  // namespace longhaul::coordinator

@@ -97,6 +97,7 @@ void Stored::Describe(Run& run, const v1::CheckpointManifest& manifest,
   checkpoint.set_version(ledger_.options().version);
   checkpoint.set_piece_bytes(folder.piece_bytes());
   *checkpoint.mutable_manifest() = manifest;
+  checkpoint.mutable_manifest()->clear_recordings();  // they stay with the workers
   for (v1::CheckpointFile& file : *checkpoint.mutable_manifest()->mutable_files()) {
     file.clear_holders();
   }

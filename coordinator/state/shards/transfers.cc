@@ -26,6 +26,11 @@ constexpr absl::Duration kLongestTransfer = absl::Hours(23);
 // The worker's time is over before the coordinator's.
 constexpr absl::Duration kAnswerSlack = absl::Minutes(1);
 
+// The run trains while these files move, and does not wait for them.
+bool IsPaced(ShardCheck::Purpose purpose) {
+  return purpose == ShardCheck::Purpose::kCopy || purpose == ShardCheck::Purpose::kAudit;
+}
+
 }  // namespace
 
 void Shards::BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves) {
@@ -65,6 +70,27 @@ void Shards::BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMo
   AskForCopies(run, step, files, ShardCheck::Purpose::kResume);
 }
 
+void Shards::BeginAuditMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves,
+                             bool by_way) {
+  std::map<std::pair<WorkerId, WorkerId>, std::vector<v1::CheckpointFile>> direct;
+  std::vector<v1::CheckpointFile> others;
+  for (const ShardMove& move : moves) {
+    const Worker* source = SourceOf(ledger_, move.file);
+    const Worker* to = ledger_.FindWorker(move.to);
+    if (!by_way && source != nullptr && to != nullptr && to->session &&
+        links_.PathBetween(run, *source, *to).ok()) {
+      direct[{source->id, to->id}].push_back(move.file);
+    } else {
+      others.push_back(move.file);
+    }
+  }
+  for (auto& [ends, files] : direct) {
+    StartTransfer(run, step, ShardCheck::Purpose::kAudit, ends.first, ends.second,
+                  std::move(files));
+  }
+  AskForCopies(run, step, others, ShardCheck::Purpose::kAudit);
+}
+
 void Shards::StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purpose,
                            const WorkerId& source, const std::optional<WorkerId>& to,
                            std::vector<v1::CheckpointFile> files) {
@@ -79,8 +105,7 @@ void Shards::StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose pu
     double bytes = 0;
     for (const v1::CheckpointFile& file : check.files) bytes += static_cast<double>(file.bytes());
     const double line = LineBetween(run, *ledger_.FindWorker(source), *ledger_.FindWorker(*to));
-    const double share =
-        purpose == ShardCheck::Purpose::kCopy ? wire::kLeastCopyShare : kLeastMoveShare;
+    const double share = IsPaced(purpose) ? wire::kLeastCopyShare : kLeastMoveShare;
     const absl::Duration under_way =
         absl::Seconds(8 * bytes / (share * (line > 0 ? line : wire::kAssumedLineBitsPerSecond)));
     check.limit = std::min(kLongestTransfer, kTransferSlack + under_way) + kAnswerSlack;
@@ -139,7 +164,7 @@ void Shards::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerComman
   if (source == nullptr || !source->session || holder == nullptr || !holder->session) return;
   const StatusOr<LinkEnds> ends = links_.PathBetween(run, *source, *holder);
   if (!ends.ok()) return;
-  const bool paced = check.purpose == ShardCheck::Purpose::kCopy;
+  const bool paced = IsPaced(check.purpose);
   v1::ShardPath path;
   path.set_transport(std::string(ToString(ends->transport)));
   // The run may begin another epoch while the files are on their way.
@@ -178,6 +203,13 @@ void Shards::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerComman
   fill(*holder, !ends->downstream_dials, to_source.mutable_check_shards()->mutable_to());
   ledger_.Send(*holder, std::move(to_holder));
   ledger_.Send(*source, std::move(to_source));
+}
+
+double Shards::MoveBitsPerSecond(const Run& run, const Worker& source, const Worker* to) const {
+  const double line = LineBetween(run, source, to == nullptr ? source : *to);
+  const LinkRecord* link = to == nullptr ? nullptr : links_.measured().Find(source.id, to->id);
+  if (link == nullptr || !(link->bits_per_second > 0)) return line;
+  return line > 0 ? std::min(line, link->bits_per_second) : link->bits_per_second;
 }
 
 // What the plan knows of the slower interface; 0: nothing.

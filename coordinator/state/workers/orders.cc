@@ -58,6 +58,9 @@ void Orders::SendAssign(const Worker& worker, const Run& run, const StageRecord&
       ways.add_ways(std::move(way));
     }
   }
+  for (const v1::AcceptedOutlier& one : run.accepted_outliers) {
+    *assign.add_accepted_outliers() = one;
+  }
   const uint32_t replicas = ReplicasOf(assignment);
   for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
     if (assignment.start_step == 0 || manifest.step() != assignment.start_step) continue;

@@ -12,7 +12,7 @@
 namespace longhaul::coordinator {
 
 bool Spares::IsSpareOf(const Worker& worker, const Run& run) const {
-  if (worker.held != run.record.id) return false;
+  if (worker.held != run.record.id || worker.leaves_at) return false;
   // A run that is planned has reserved candidates alone.
   if (run.record.state == RunState::kPlanning) return false;
   return std::ranges::none_of(run.stages, [&](const auto& one) { return one.worker == worker.id; });
@@ -72,6 +72,11 @@ void Spares::OnTimes(Worker& worker, const Run& run, const v1::LayerTimes& times
 size_t Spares::SparesWanted(const Run& run) const {
   size_t wanted = run.record.spec.recovery.spares;
   if (run.record.plan) wanted += size_t{ReplicasMissing(run)} * StagesOfReplica(run.assignment());
+  for (const StageRecord& stage : run.stages) {
+    const Worker* worker = ledger_.FindWorker(stage.worker);
+    if (worker != nullptr && worker->leaves_at && worker->incarnation == stage.incarnation)
+      ++wanted;
+  }
   return wanted;
 }
 

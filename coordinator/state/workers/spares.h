@@ -26,7 +26,7 @@ class Spares {
   // Sorted by name. Valid until the next event is handled.
   std::vector<Worker*> SparesOf(const Run& run) const;
   // Returns how many spares the run shall have: the run file's number, plus the workers that the
-  // missing replicas need.
+  // missing replicas need, plus one for each stage whose worker is leaving.
   size_t SparesWanted(const Run& run) const;
   // Returns why fewer replicas train than wanted, as a sentence for people; "": none is missing.
   std::string WhyFewerReplicas(const Run& run) const;

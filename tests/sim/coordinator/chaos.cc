@@ -69,6 +69,9 @@ void Chaos::DrawRates() {
                     .crash_at_write = maybe(0.02),
                     .slow_store = maybe(0.05)};
   }
+  Random& leaves = world_.leave_random;
+  const bool leave = !faults.moves_alone && !faults.sessions_alone && leaves.Chance(0.4);
+  faults.leave = leave ? 0.03 * leaves.Unit() : 0;
   user_acts_ = 0.05 + 0.15 * random.Unit();
   user_resumes_ = maybe(2);
   length_ = random.Between(absl::Seconds(40), absl::Seconds(160));
@@ -163,6 +166,14 @@ void Chaos::TroubleWorker(size_t index) {
     worker.Move();
   }
   if (Happens(faults.twin)) StartTwin(index);
+  Random& leaves = world_.leave_random;
+  if (leaves.Chance(faults.leave * absl::ToDoubleSeconds(kMoment)) && worker.running()) {
+    const absl::Duration limit = leaves.Between(absl::Milliseconds(100), absl::Seconds(30));
+    const absl::Duration away = leaves.Between(absl::Milliseconds(10), absl::Seconds(20));
+    world_.Blame(index, limit + away);
+    worker.Leave(limit);
+    world_.timeline.After(limit + away, [&worker] { worker.Start(); });
+  }
   TroubleSession(index);
   TroubleDisk(index);
 }

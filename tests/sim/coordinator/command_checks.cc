@@ -107,7 +107,10 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
   }
   if (command.has_welcome()) CheckWelcome(live->second);
   // An event of no run.
-  if (command.has_welcome() || command.has_reject() || command.has_try_reach()) return;
+  if (command.has_welcome() || command.has_reject() || command.has_try_reach() ||
+      command.has_may_leave()) {
+    return;
+  }
   if (command.has_abort()) {
     CheckAbort(command, live->second);
     return;

@@ -55,6 +55,7 @@ void SimWorker::Crash(bool silent) {
   if (connection_) connection_->WorkerDied(silent);
   if (silent && !twin_) disk().LosePower();
   running_ = false;
+  leaves_at_.reset();
   connection_.reset();
   std::erase_if(world_->takes, [&](const auto& take) { return take.second.worker == id(); });
   welcomed_ = false;
@@ -64,6 +65,26 @@ void SimWorker::Crash(bool silent) {
   measuring_.reset();
   probe_.reset();
   run_.reset();
+}
+
+void SimWorker::Leave(absl::Duration limit) {
+  if (!running_ || twin_ || leaves_at_) return;
+  if (!connected()) return Crash(/*silent=*/false);
+  world_->timeline.Note("{} is leaving, within {}", WorkerName(index_),
+                        absl::FormatDuration(limit));
+  leaves_at_ = world_->timeline.now() + limit;
+  v1::WorkerMessage message;
+  *message.mutable_leaving() = Leaving();
+  outbox_.Push(std::move(message));
+  Flush();
+  After(limit, [this] { Crash(/*silent=*/false); });
+}
+
+v1::Leaving SimWorker::Leaving() const {
+  v1::Leaving leaving;
+  leaving.set_seconds(absl::ToDoubleSeconds(*leaves_at_ - world_->timeline.now()));
+  leaving.set_why("it was told to end");
+  return leaving;
 }
 
 void SimWorker::LoseMachine() {
@@ -147,6 +168,7 @@ v1::Hello SimWorker::Hello() const {
   hello.set_worker_id(id());
   worker::SayObeyed(obeyed_, &hello);
   if (twin_) hello.clear_devices();
+  if (leaves_at_) *hello.mutable_leaving() = Leaving();
   for (v1::DataEndpoint& endpoint : *hello.mutable_endpoints()) {
     endpoint.set_addresses(0, world_->AddressOf(index_));
   }
@@ -227,6 +249,9 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
   switch (command.body_case()) {
     case v1::WorkerCommand::kReject:
       Refused(command.reject().reason());
+      return;
+    case v1::WorkerCommand::kMayLeave:
+      if (leaves_at_) After(absl::ZeroDuration(), [this] { Crash(/*silent=*/false); });
       return;
     case v1::WorkerCommand::kCheckShards:
       HandleCheckShards(command);
@@ -325,92 +350,6 @@ void SimWorker::HandleTryReach(const v1::TryReach& ask) {
     message.mutable_reach_tried()->set_check(ask.check());
     for (int i = 0; i < ask.addresses_size(); ++i) message.mutable_reach_tried()->add_problems("");
     Say({}, std::move(message));
-  });
-}
-
-// On a thread of its own, whatever the agent does.
-void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
-  const v1::CheckShards& asked = command.check_shards();
-  if (asked.has_to() && !world_->takes.contains(asked.check())) {
-    // Both dial and expect for a while.
-    const MonoTime now = world_->timeline.now();
-    const auto [first, is_new] = world_->gives.try_emplace({index_, asked.check()}, now);
-    if (now - first->second < absl::Seconds(20)) {
-      After(absl::Milliseconds(200), [this, command] { HandleCheckShards(command); });
-      return;
-    }
-  }
-  const absl::Duration takes = world_->random.Between(absl::Milliseconds(10), absl::Seconds(3));
-  After(takes, [this, command] {
-    const v1::CheckShards& check = command.check_shards();
-    v1::WorkerMessage message;
-    v1::ShardsChecked& answer = *message.mutable_shards_checked();
-    answer.set_check(check.check());
-    for (const v1::CheckpointFile& file : check.files()) {
-      v1::ShardState& state = *answer.add_shards();
-      state.set_name(file.name());
-      const auto content =
-          disk().Find({command.run_id(), check.step(), file.stage(), file.replica()});
-      if (!content) {
-        state.set_problem("it is missing");
-      } else if (*content != file.sha256()) {
-        state.set_problem("its hash is another");
-      } else if (check.has_to_folder()) {
-        state.set_copied(!world_->StoreIsAway());
-        if (state.copied()) {
-          const std::string address = check.to_folder().address() + file.name();
-          world_->objects[address] = file.sha256();
-          world_->objects_harmed.erase(address);
-        } else {
-          state.set_copy_error("nobody reaches the store");
-        }
-      } else if (check.has_to()) {
-        const auto taker = world_->takes.find(check.check());
-        if (taker == world_->takes.end()) {
-          state.set_copy_error("nobody expects it");
-        } else {
-          Disk& other = world_->disks[taker->second.worker];
-          const ShardName name{command.run_id(), check.step(), file.stage(), file.replica()};
-          other.Write(name, file.sha256());
-          other.Sync(name);
-          state.set_copied(true);
-        }
-      } else if (check.copy()) {
-        state.set_copied(world_->send_copy(id(), file.sha256()));
-        if (!state.copied()) state.set_copy_error("nobody answers");
-      }
-    }
-    Say(KeyOf(command), std::move(message));
-  });
-}
-
-// A newer epoch ends it: its entry in `takes` is gone then.
-void SimWorker::HandleFetch(const v1::WorkerCommand& command) {
-  const absl::Duration takes = world_->random.Between(absl::Milliseconds(10), absl::Seconds(3));
-  After(takes, [this, command] {
-    const v1::TakeShards& take = command.take_shards();
-    if (world_->takes.erase(take.check()) == 0) return;
-    v1::WorkerMessage message;
-    v1::ShardsChecked& answer = *message.mutable_shards_checked();
-    answer.set_check(take.check());
-    for (const v1::CheckpointFile& file : take.files()) {
-      v1::ShardState& state = *answer.add_shards();
-      state.set_name(file.name());
-      const auto object = world_->objects.find(take.from_folder().address() + file.name());
-      if (world_->StoreIsAway()) {
-        state.set_copy_error("nobody reaches the store");
-      } else if (object == world_->objects.end()) {
-        state.set_problem("it is missing");
-      } else if (object->second != file.sha256()) {
-        state.set_problem("its hash is another");
-      } else {
-        const ShardName name{command.run_id(), take.step(), file.stage(), file.replica()};
-        disk().Write(name, file.sha256());
-        disk().Sync(name);
-        state.set_copied(true);
-      }
-    }
-    Say(KeyOf(command), std::move(message));
   });
 }
 

@@ -44,6 +44,9 @@ class SimWorker {
   // Crashes the worker, and loses its machine and disk for ever. The next Start is on a new
   // machine, with a new worker id and the same name.
   void LoseMachine();
+  // Tells the process to end, as SIGTERM does. It says that it is leaving, and ends when the
+  // coordinator lets it go, or after `limit`. Ends at once without a coordinator.
+  void Leave(absl::Duration limit);
   // Pauses the process for `length`, as SIGSTOP does. Messages wait meanwhile.
   void Freeze(absl::Duration length);
   // Break or delay the stream to the coordinator, as Cut, CutOneWay and Delay of Connection do. Do
@@ -129,6 +132,7 @@ class SimWorker {
   bool Obeys(const v1::WorkerCommand& command);
   void Refused(const std::string& reason);
   v1::Hello Hello() const;
+  v1::Leaving Leaving() const;
 
   // Agent.
   worker::Desk DeskNow() const;
@@ -184,7 +188,8 @@ class SimWorker {
   const bool twin_;
   std::string id_;
   bool running_ = false;
-  uint64_t incarnation_ = 0;  // also tells callbacks of earlier processes apart
+  std::optional<MonoTime> leaves_at_;  // set: it is leaving
+  uint64_t incarnation_ = 0;           // also tells callbacks of earlier processes apart
 
   std::shared_ptr<Connection> connection_;  // null: no stream
   bool welcomed_ = false;

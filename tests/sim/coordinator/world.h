@@ -94,6 +94,9 @@ struct Faults {
   double data_failure = 0, wall_jump = 0;
   // An access of the object store fails, because nobody reaches it.
   double store_away = 0;
+  // A worker is told to end, as on a machine that is taken away. It has its own random numbers, so
+  // that seeds meet the other faults as before.
+  double leave = 0;
 };
 
 // Identifies the measurement of one link: run, epoch, number of the measurement.
@@ -101,10 +104,12 @@ using ProbeId = std::tuple<std::string, uint64_t, uint64_t>;
 
 struct World {
   // `print`: print every note to standard output.
-  explicit World(uint64_t seed, bool print) : timeline(print), random(seed) {}
+  explicit World(uint64_t seed, bool print)
+      : timeline(print), random(seed), leave_random(seed + 0x1ea7e5) {}
 
   Timeline timeline;
   Random random;
+  Random leave_random;  // for Faults::leave
   Faults faults;
   std::map<EpochKey, EpochTruth> epochs;
   std::map<std::string, Disk> disks;  // by worker id; they survive the worker's process

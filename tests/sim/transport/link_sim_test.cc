@@ -23,7 +23,7 @@
 namespace longhaul::transport::internal {
 namespace {
 
-constexpr uint64_t kSeeds = 2000;
+constexpr uint64_t kSeeds = 800;
 constexpr absl::Duration kPeerTimeout = absl::Seconds(10);
 constexpr absl::Duration kLimit = absl::Minutes(5);
 constexpr size_t kSides = 2;  // 0 dials

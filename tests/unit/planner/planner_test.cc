@@ -56,6 +56,49 @@ TEST(MakePlan, EqualWorkersGetEqualLayersAndFullDepth) {
                     HasSubstr("compute of stage")));
 }
 
+TEST(MakePlan, GpusThatTheRunDoesNotUseAreNamed) {
+  PlanRequest request = Groups(2, /*devices=*/4, /*ranks=*/2);
+  EXPECT_THAT(MakePlan(request)->explanation, Not(HasSubstr("GPUs and uses")));
+  for (CandidateWorker& worker : request.workers) worker.on_gpu = true;
+  EXPECT_THAT(
+      MakePlan(request)->explanation,
+      HasSubstr("w0 has 4 GPUs and uses 2, w1 has 4 GPUs and uses 2: a worker has one stage "
+                "at a time"));
+  EXPECT_THAT(MakePlan(Groups(2, 2, 2))->explanation, Not(HasSubstr("GPUs and uses")));
+}
+
+// Nobody may notice what it costs, unless somebody has to say that it is wanted.
+TEST(MakePlan, ATiedMatrixThatTakesMuchOfAStepHasToBeSaid) {
+  PlanRequest request = Request(3);
+  request.spec.model.vocabulary = 5000;
+  request.spec.model.tied = true;
+  request.spec.weights.from = "hf://ORG/NAME";
+  request.spec.weights.tied_unsaid = true;
+  SetLines(&request, 8e6);
+  const Status refused = MakePlan(request).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("embedding and head of hf://ORG/NAME are one matrix"),
+                    HasSubstr("`model: { tied: split }`"), HasSubstr("`tied: true` keeps one")));
+  PlanRequest said = request;
+  said.spec.weights.tied_unsaid = false;
+  EXPECT_TRUE(MakePlan(said).ok());
+  // A run that has begun goes on, however slow its lines have become.
+  PlanRequest resumed = request;
+  resumed.resume = ResumePoint{.step = 5, .cells = {}};
+  EXPECT_TRUE(MakePlan(resumed).ok());
+  // Where lines are fast it costs next to nothing, and on one stage nothing.
+  PlanRequest fast = request;
+  SetLines(&fast, 100e9);
+  EXPECT_TRUE(MakePlan(fast).ok()) << MakePlan(fast).status();
+  PlanRequest alone = request;
+  alone.workers.resize(1);
+  EXPECT_TRUE(MakePlan(alone).ok());
+  PlanRequest validates = request;
+  validates.spec.train.steps = 0;
+  EXPECT_TRUE(MakePlan(validates).ok());
+}
+
 TEST(MakePlan, ATiedMatrixHasAnEdgeOfItsOwn) {
   PlanRequest request = Request(3);
   request.spec.model.vocabulary = 5000;

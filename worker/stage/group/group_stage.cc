@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
 #include "run/model/share.h"
@@ -280,6 +282,14 @@ class GroupStage final : public Stage {
       return absl::OkStatus();
     }));
     return shares_.Join(parts);
+  }
+  StatusOr<uint64_t> StateDigest() const override {
+    std::vector<uint64_t> digests(ranks_.size());
+    LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
+      LH_ASSIGN_OR_RETURN(digests[rank], ranks_[rank]->StateDigest());
+      return absl::OkStatus();
+    }));
+    return Checksum64(std::as_bytes(std::span(digests)));
   }
   Status Restore(const StageSnapshot& snapshot) override {
     // As in a stage of one rank: shares are cut from whole arrays.

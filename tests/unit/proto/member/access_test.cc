@@ -59,6 +59,7 @@ class FakeMembers : public v1::MemberService::Service {
 
   grpc::Status Join(grpc::ServerContext*, const v1::JoinRequest* request,
                     v1::JoinReply* reply) override {
+    ++joined_count;
     return Sign(request->request_pem(), reply);
   }
   grpc::Status ListMembers(grpc::ServerContext* context, const v1::ListMembersRequest*,
@@ -73,7 +74,7 @@ class FakeMembers : public v1::MemberService::Service {
 
   std::atomic<bool> standby{false};
   std::atomic<bool> drops_replies{false};  // signs, and the caller does not hear of it
-  std::atomic<int> signed_count{0};
+  std::atomic<int> signed_count{0}, joined_count{0};
   absl::Duration age = absl::ZeroDuration();  // of certificates, which last for an hour
   std::string authority_pem;                  // what members are to trust; "": says nothing of it
   std::string signer;                         // said with every reply; "": nothing is
@@ -301,6 +302,20 @@ TEST_F(AccessTest, RenewsWithTheOneThatServes) {
 
 // While the authority's key is rotated, members learn the new one long before their certificates
 // end.
+// Certificates of a group's members are short, and their coordinator may be away for longer.
+TEST_F(AccessTest, JoinsAgainWhereTheCertificateHasEnded) {
+  first_.Start();
+  first_.age = absl::Hours(2);
+  const auto access = Open({first_.address()}).value();
+  EXPECT_EQ(first_.joined_count, 1);
+  first_.age = absl::ZeroDuration();
+  EXPECT_EQ(access->RenewIfDue(absl::ZeroDuration()), absl::OkStatus());
+  EXPECT_EQ(first_.joined_count, 2) << "a certificate that has ended renews nothing";
+  EXPECT_EQ(access->RenewIfDue(absl::ZeroDuration()), absl::OkStatus());
+  EXPECT_EQ(first_.joined_count, 2);
+  EXPECT_EQ(first_.signed_count, 2);
+}
+
 TEST_F(AccessTest, LearnsANewAuthority) {
   first_.Start();
   const auto access = Open({first_.address()});

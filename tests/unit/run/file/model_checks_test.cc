@@ -108,7 +108,11 @@ TEST(ModelFields, EveryKeyOfFamilyMoe) {
 
 TEST(ModelFields, APresetIsTheWholeModel) {
   for (const model::Preset& preset : model::Presets()) {
-    EXPECT_EQ(Parse("{ preset: " + preset.name + " }"), preset.model) << preset.name;
+    // The context is a usual one, however far the published model reaches.
+    ModelSpec expected = preset.model;
+    expected.context = std::min(expected.context, 2048u);
+    EXPECT_EQ(Parse("{ preset: " + preset.name + " }"), expected) << preset.name;
+    EXPECT_EQ(Parse("{ preset: " + preset.name + ", context: 4096 }").context, 4096u);
   }
   const ModelSpec& xl = Preset("gpt2-xl");
   EXPECT_EQ(xl.family, ModelFamily::kGpt);
@@ -257,6 +261,26 @@ TEST(ModelFields, AFolderSaysWhatTheModelIs) {
   EXPECT_TRUE(ParseRunSpec(ToYaml(*spec), "again.yaml", {}, {}, [](const std::string&) {
                 return Qwen(true);
               }).ok());
+}
+
+// Whether anybody has said that two stages shall share a matrix is known after the file was written
+// out, too.
+TEST(ModelFields, ATiedModelIsNotedAsUnsaid) {
+  const auto unsaid = ParseFrom(Qwen(/*tied=*/true), "{ from: qwen }");
+  ASSERT_TRUE(unsaid.ok()) << unsaid.status();
+  EXPECT_TRUE(unsaid->model.tied);
+  EXPECT_TRUE(unsaid->weights.tied_unsaid);
+  const auto again = ParseRunSpec(ToYaml(*unsaid), "again.yaml", {});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *unsaid);
+  const auto found = ParseFrom(Qwen(/*tied=*/true), "{ from: qwen, tied: auto }");
+  EXPECT_EQ(*found, *unsaid);
+  EXPECT_FALSE(ParseFrom(Qwen(/*tied=*/true), "{ from: qwen, tied: true }")->weights.tied_unsaid);
+  const auto untied = ParseFrom(Qwen(/*tied=*/false), "{ from: qwen, tied: auto }");
+  EXPECT_FALSE(untied->model.tied || untied->weights.tied_unsaid);
+  EXPECT_EQ(ErrorOf("{ layers: 1, hidden: 8, heads: 2, context: 8, tied: auto }"),
+            "run.yaml:2:60: model.tied: auto takes what a published model has, and there is no "
+            "model.from; say true or false");
 }
 
 TEST(ModelFields, FoldersThatDoNotFit) {

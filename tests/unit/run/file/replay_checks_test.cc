@@ -74,6 +74,17 @@ TEST(Replay, OverridesChangeSingleKeys) {
   EXPECT_EQ(spec->replay->TimesOf("fixed")->decode, absl::Milliseconds(1));
 }
 
+// One that nobody has written has a size and times all the same.
+TEST(Replay, AClassOfPythonHasTimes) {
+  const std::string forward = "links.forward=\"python:any:Codec,bits=3\"";
+  EXPECT_THAT(ErrorOf(kReplay, {forward}),
+              HasSubstr("replay.codec_times: expected times of 'python'"));
+  const auto spec =
+      Parse(kReplay, {forward, "replay.codec_times.python={encode: 300us, decode: 200us}"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->replay->TimesOf(spec->links.codecs.forward)->encode, absl::Microseconds(300));
+}
+
 TEST(Replay, SaysWhatIsMissing) {
   EXPECT_THAT(ErrorOf("replay: { codecs: real }\n"),
               AllOf(HasSubstr("run.yaml:6:9: replay.source: expected a text"),

@@ -59,7 +59,7 @@ TEST(RunSpec, ReadsEveryKey) {
             (LinkException{{"none", "bf16"}, TransportKind::kGrpc}));
   EXPECT_EQ(spec->transport, TransportKind::kUcx);
   EXPECT_EQ(spec->checkpoint, (CheckpointSpec{5, 3, true, false}));
-  EXPECT_EQ(spec->recovery, (RecoverySpec{7, 12, 2}));
+  EXPECT_EQ(spec->recovery, (RecoverySpec{7, 12, /*every_between_hosts=*/false, 2}));
   EXPECT_EQ(spec->peer_timeout, absl::Milliseconds(2500));
   EXPECT_EQ(spec->session_timeout, absl::Seconds(5));
   EXPECT_EQ(spec->reattach_timeout, absl::Seconds(90));
@@ -279,6 +279,30 @@ TEST(RunSpec, OverridesSupplyWhatTheFileLacks) {
   EXPECT_TRUE(ParseRunSpec("name: a\nmodel: {layers: 1, hidden: 8, heads: 1}\ndata: {text: x}\n",
                            "run.yaml", {"model.context=8", "train.steps=1", "train.microbatches=1"})
                   .ok());
+}
+
+TEST(RunSpec, CopiesAreMadeBetweenHostsUnlessTheFileSaysHowOften) {
+  const std::string text =
+      "name: r\nmodel: { layers: 1, hidden: 8, heads: 2, context: 8 }\n"
+      "data: { text: x.txt }\ntrain: { steps: 1, microbatches: 1 }\n";
+  const auto with = [&](const std::string& every) {
+    return ParseRunSpec(text + (every.empty() ? "" : "recovery: { every: " + every + " }\n"),
+                        "run.yaml", {});
+  };
+  const auto usual = with("");
+  ASSERT_TRUE(usual.ok()) << usual.status();
+  EXPECT_EQ(usual->recovery, (RecoverySpec{.every = 0, .every_between_hosts = true}));
+  EXPECT_EQ(*with("between-hosts"), *usual);
+  EXPECT_EQ(with("0")->recovery, (RecoverySpec{.every = 0, .every_between_hosts = false}));
+  EXPECT_EQ(with("7")->recovery, (RecoverySpec{.every = 7, .every_between_hosts = false}));
+  EXPECT_EQ(with("auto")->recovery.every, std::nullopt);
+  for (const std::string every : {"", "0", "7", "auto"}) {
+    const auto spec = with(every);
+    EXPECT_EQ(*ParseRunSpec(ToYaml(*spec), "again.yaml", {}), *spec) << every;
+  }
+  EXPECT_THAT(std::string(Message(with("never").status())),
+              ::testing::HasSubstr("recovery.every: expected a whole number from 0 to 1000000, "
+                                   "auto or between-hosts, got 'never'"));
 }
 
 }  // namespace

@@ -43,6 +43,21 @@ TEST(Desk, AFreeWorkerTakesWhateverComes) {
   EXPECT_EQ(NewWorkOf({}, ProbeAbout(1, 10, 7)), NewWork::kBegin);
 }
 
+TEST(Desk, AnAuditEndsNoStageAndIsMadeOnce) {
+  v1::WorkerCommand audit = About("run", 4, 40);
+  audit.mutable_audit()->set_audit(9);
+  EXPECT_EQ(NewWorkOf({}, audit), NewWork::kBegin);
+  EXPECT_EQ(NewWorkOf(AtWork(), audit), NewWork::kUnderWay);
+  Desk leaving = AtWork();
+  leaving.stage_leaves = true;
+  EXPECT_EQ(NewWorkOf(leaving, audit), NewWork::kBegin);
+  Desk auditing;
+  auditing.audit = 9;
+  EXPECT_EQ(NewWorkOf(auditing, audit), NewWork::kUnderWay);
+  auditing.audit = 8;
+  EXPECT_EQ(NewWorkOf(auditing, audit), NewWork::kBegin);
+}
+
 TEST(Desk, OnlyTheSameAssignmentIsARepeat) {
   EXPECT_EQ(NewWorkOf(AtWork(), AssignAbout("run", 4, 40)), NewWork::kSayReady);
   EXPECT_EQ(NewWorkOf(AtWork(), AssignAbout("run", 4, 41)), NewWork::kRefuse);

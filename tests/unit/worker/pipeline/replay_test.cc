@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/clock.h"
+#include "codec/blob.h"
 #include "codec/registry.h"
 #include "worker/pipeline/replay_codec.h"
 #include "worker/stage/noise.h"
@@ -128,6 +129,24 @@ TEST_P(ReplayCodecTest, ResendsOneRealBlob) {
 }
 INSTANTIATE_TEST_SUITE_P(Codecs, ReplayCodecTest,
                          ::testing::Values("none", "bf16", "tah", "fixed:bits=6", "gauss"));
+
+TEST(ReplayCodec, AClassOfPythonNeedNotExist) {
+  const std::shared_ptr<const codec::Codec> real =
+      *codec::ParseCodec("python:no_such_module:Codec,bits=3");
+  const ReplaySpec::CodecTimes times{"python", absl::Milliseconds(2), absl::Milliseconds(3)};
+  const auto replayed = MakeReplayCodec(real, times, kReplayedShape);
+  ASSERT_TRUE(replayed.ok()) << replayed.status();
+  AlignedBuffer blob((*replayed)->MaxEncodedBytes(kReplayedShape));
+  codec::EncodeResult result;
+  ASSERT_TRUE((*replayed)->Encode({}, {}, {}, blob.span(), &result).ok());
+  // 3 bits an element, and what its format has besides.
+  EXPECT_EQ(result.bytes, real->MaxEncodedBytes(kReplayedShape));
+  EXPECT_GE(result.bytes, kReplayedShape.elements() * 3 / 8);
+  const auto sent = blob.span().first(result.bytes);
+  EXPECT_TRUE(
+      ExpectTakes(times.decode, [&] { return (*replayed)->Decode(sent, {}, {}, {}); }).ok());
+  EXPECT_EQ(codec::ParseBlobHeader(sent)->codec, real->kind().id);
+}
 
 TEST(ReplayCodec, RefusesACodecWithState) {
   const auto replayed =

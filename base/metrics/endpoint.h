@@ -1,5 +1,6 @@
-// Serves a daemon's metrics to Prometheus at http://ADDRESS/metrics: read-only and without
-// authentication. Uses two threads, which sleep between scrapes.
+// Serves a daemon's metrics to Prometheus at http://ADDRESS/metrics, read-only; with a certificate
+// at https://, with a token to those alone who have it. Uses three threads, which sleep between
+// scrapes.
 #pragma once
 
 #include <functional>
@@ -11,13 +12,19 @@
 
 namespace longhaul::metrics {
 
+struct EndpointOptions {
+  std::string address;  // numeric host and port, "127.0.0.1:9464"; port 0: any free one
+  std::string token;    // scrapes need `Authorization: Bearer TOKEN`; empty: they need nothing
+  std::string certificate_file, key_file;  // PEM; empty: no TLS
+};
+
 class Endpoint {
  public:
-  // `address`: numeric host and port, "127.0.0.1:9464"; port 0 takes any free one. `collect` makes
-  // the page of each scrape (page.h), on one of the endpoint's threads, until the endpoint is
-  // destroyed. Logs the address, and warns if other machines can reach it. kUnavailable: the
-  // address is not numeric, not of this machine, or in use.
-  static StatusOr<std::unique_ptr<Endpoint>> Open(const std::string& address,
+  // `collect` makes the page of each scrape (page.h), on one of the endpoint's threads, until the
+  // endpoint is destroyed. Logs the address, and warns if other machines can read metrics there
+  // without a token, or can read the token on its way. kUnavailable: the address is not numeric,
+  // not of this machine, or in use. kFailedPrecondition: the certificate cannot be used.
+  static StatusOr<std::unique_ptr<Endpoint>> Open(const EndpointOptions& options,
                                                   std::function<Page()> collect);
   ~Endpoint();
 

@@ -29,6 +29,19 @@ std::vector<prometheus::MetricFamily> ToFamilies(const Page& page) {
   return families;
 }
 
+std::string ToMarkdown(const Page& page) {
+  std::string table = "| metric | type | labels | what |\n| --- | --- | --- | --- |\n";
+  for (const Family& family : page) {
+    std::string labels;
+    for (const std::string& label : family.label_names) {
+      labels += (labels.empty() ? "`" : ", `") + label + "`";
+    }
+    table += "| `" + family.name + "` | " + (family.kind == Kind::kCounter ? "counter" : "gauge") +
+             " | " + labels + " | " + family.help + " |\n";
+  }
+  return table;
+}
+
 std::string ToText(const Page& page) {
   return prometheus::TextSerializer().Serialize(ToFamilies(page));
 }

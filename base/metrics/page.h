@@ -75,5 +75,7 @@ void AddRows(Page* page, std::span<const Row<T>> rows, const std::vector<std::st
 
 // Returns the page in Prometheus' text format.
 std::string ToText(const Page& page);
+// Returns a table of the families in Markdown, for the reference of metrics.
+std::string ToMarkdown(const Page& page);
 
 }  // namespace longhaul::metrics

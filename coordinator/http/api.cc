@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -114,8 +115,16 @@ Api::Api(Source* source, std::string version)
       quick_(kQuickAge),
       slow_(kSlowAge) {}
 
-StatusOr<std::string> Api::Overview() {
-  return quick_.Get("overview", [this]() -> StatusOr<std::string> {
+StatusOr<std::string> Api::Seen(const std::string& run, const Viewer& viewer) {
+  if (viewer.all) return run;
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus found, source_->Run(run));
+  if (found.owner() == viewer.name) return found.run_id();
+  return NotFound("{} has no run '{}'", viewer.name, run);
+}
+
+StatusOr<std::string> Api::Overview(const Viewer& viewer) {
+  const std::string key = viewer.all ? "overview" : "overview of " + viewer.name;
+  return quick_.Get(key, [this, &viewer]() -> StatusOr<std::string> {
     LH_ASSIGN_OR_RETURN(const std::string counts, slow_.Get("counts", [this] {
       uint32_t connected = 0, known = 0;
       for (const v1::WorkerStatus& worker : source_->Workers()) {
@@ -128,15 +137,18 @@ StatusOr<std::string> Api::Overview() {
     std::string text = fmt::format(R"({{"version":{},"workers":{},"runs":[)",
                                    ordered_json(version_).dump(), counts);
     const std::vector<v1::RunStatus> runs = source_->Runs();
+    std::string_view separator = "";
     for (const v1::RunStatus& run : runs) {
-      if (&run != &runs.front()) text += ',';
+      if (!viewer.all && run.owner() != viewer.name) continue;
+      text += std::exchange(separator, ",");
       text += Dump(RunRow(run));
     }
     return text + "]}";
   });
 }
 
-StatusOr<std::string> Api::Run(const std::string& run) {
+StatusOr<std::string> Api::Run(const std::string& named, const Viewer& viewer) {
+  LH_ASSIGN_OR_RETURN(const std::string run, Seen(named, viewer));
   return quick_.Get("run " + run, [&]() -> StatusOr<std::string> {
     LH_ASSIGN_OR_RETURN(v1::RunStatus status, source_->Run(run));
     ordered_json edges = ordered_json::array();
@@ -158,7 +170,9 @@ StatusOr<std::string> Api::Run(const std::string& run) {
   });
 }
 
-StatusOr<std::string> Api::Steps(const std::string& run, const CurveWindow& window) {
+StatusOr<std::string> Api::Steps(const std::string& named, const CurveWindow& window,
+                                 const Viewer& viewer) {
+  LH_ASSIGN_OR_RETURN(const std::string run, Seen(named, viewer));
   const std::string key =
       fmt::format("steps {} {} {} {}", run, window.first, window.last, window.points);
   return quick_.Get(key, [&]() -> StatusOr<std::string> {
@@ -185,9 +199,13 @@ StatusOr<std::string> Api::Workers() {
   });
 }
 
-StatusOr<std::string> Api::Events(const std::string& run, uint64_t after) {
+StatusOr<std::string> Api::Events(const std::string& named, uint64_t after, const Viewer& viewer) {
   std::string id;
-  if (!run.empty()) {
+  if (named.empty() && !viewer.all) {
+    return PermissionDenied("{} may not see events of all runs; name one with run=", viewer.name);
+  }
+  if (!named.empty()) {
+    LH_ASSIGN_OR_RETURN(const std::string run, Seen(named, viewer));
     LH_ASSIGN_OR_RETURN(const v1::RunStatus status, source_->Run(run));
     id = status.run_id();
   }
@@ -201,7 +219,8 @@ StatusOr<std::string> Api::Events(const std::string& run, uint64_t after) {
   return text + "]}";
 }
 
-StatusOr<std::string> Api::Checkpoints(const std::string& run) {
+StatusOr<std::string> Api::Checkpoints(const std::string& named, const Viewer& viewer) {
+  LH_ASSIGN_OR_RETURN(const std::string run, Seen(named, viewer));
   return slow_.Get("checkpoints " + run, [&]() -> StatusOr<std::string> {
     LH_ASSIGN_OR_RETURN(const v1::CheckpointsReply reply,
                         source_->Checkpoints(run, Deadline::After(kPatience)));
@@ -209,7 +228,8 @@ StatusOr<std::string> Api::Checkpoints(const std::string& run) {
   });
 }
 
-StatusOr<std::string> Api::Timeline(const std::string& run) {
+StatusOr<std::string> Api::Timeline(const std::string& named, const Viewer& viewer) {
+  LH_ASSIGN_OR_RETURN(const std::string run, Seen(named, viewer));
   return slow_.Get("timeline " + run, [&]() -> StatusOr<std::string> {
     LH_ASSIGN_OR_RETURN(const v1::TraceReply reply,
                         source_->Trace(run, Deadline::After(kPatience)));

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "coordinator/http/changes.h"
 #include "coordinator/http/curves.h"
 #include "coordinator/http/source.h"
 
@@ -39,8 +40,9 @@ class Remembered {
 };
 
 // Answers the dashboard's requests. Every answer is one JSON object on one line. `run` is a run's
-// id or name. kNotFound: there is no such run. Other errors are those of the Source. Thread-safe.
-// Answers may be about a second old.
+// id or name. `viewer`: who asks, and is shown runs that the viewer may see. kNotFound: the viewer
+// may see no such run. Other errors are those of the Source. Thread-safe. Answers may be about a
+// second old.
 class Api {
  public:
   static constexpr size_t kEvents = 500;  // maximum in one answer
@@ -50,17 +52,22 @@ class Api {
   // `source` must outlive this object.
   Api(Source* source, std::string version);
 
-  StatusOr<std::string> Overview();
-  StatusOr<std::string> Run(const std::string& run);
-  StatusOr<std::string> Steps(const std::string& run, const CurveWindow& window);
+  StatusOr<std::string> Overview(const Viewer& viewer = {});
+  StatusOr<std::string> Run(const std::string& run, const Viewer& viewer = {});
+  StatusOr<std::string> Steps(const std::string& run, const CurveWindow& window,
+                              const Viewer& viewer = {});
   StatusOr<std::string> Workers();
   // Returns the newest events whose sequence number is above `after`, at most kEvents, oldest
-  // first. If `run` is empty, returns events of all runs.
-  StatusOr<std::string> Events(const std::string& run, uint64_t after);
-  StatusOr<std::string> Checkpoints(const std::string& run);
-  StatusOr<std::string> Timeline(const std::string& run);
+  // first. If `run` is empty, returns events of all runs; kPermissionDenied: the viewer may not see
+  // all.
+  StatusOr<std::string> Events(const std::string& run, uint64_t after, const Viewer& viewer = {});
+  StatusOr<std::string> Checkpoints(const std::string& run, const Viewer& viewer = {});
+  StatusOr<std::string> Timeline(const std::string& run, const Viewer& viewer = {});
 
  private:
+  // Returns what names the run for the Source. kNotFound: the viewer may not see it.
+  StatusOr<std::string> Seen(const std::string& run, const Viewer& viewer);
+
   Source* const source_;
   const std::string version_;
   CurveBook curves_;

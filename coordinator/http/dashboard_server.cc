@@ -2,25 +2,26 @@
 
 #include <fmt/core.h>
 #include <httplib.h>
-#include <sys/socket.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <semaphore>
 #include <string_view>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "base/address.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/web/assets.h"
-#include "base/work_threads.h"
+#include "base/web/server/careful_server.h"
+#include "coordinator/http/answers.h"
 #include "coordinator/http/api.h"
-#include "coordinator/http/careful_server.h"
+#include "coordinator/http/change_routes.h"
 #include "coordinator/http/page/assets.h"
 #include "coordinator/http/reports.h"
 
@@ -30,11 +31,6 @@ namespace {
 // Viewers hear of news at most so often, and of the coordinator's being there at least so often.
 constexpr absl::Duration kShortestGap = absl::Milliseconds(250);
 constexpr absl::Duration kLongestGap = absl::Seconds(2);
-// Short, because an end waits for connections that do nothing.
-constexpr time_t kIdleSeconds = 1;
-constexpr time_t kReadSeconds = 1;
-constexpr time_t kWriteSeconds = 5;
-
 constexpr char kPagePolicy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -43,71 +39,11 @@ constexpr char kReportPolicy[] =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox allow-scripts";
 
-// If all threads are busy and `waiting` connections wait, enqueue blocks. Further connections then
-// stay in the kernel's queue and take none of the coordinator's descriptors.
-class BoundedThreads : public httplib::TaskQueue {
- public:
-  BoundedThreads(size_t threads, size_t waiting)
-      : room_(static_cast<ptrdiff_t>(threads + waiting)), threads_(threads) {}
-  void enqueue(std::function<void()> task) override {
-    room_.acquire();
-    const auto run = [this, task = std::move(task)] {
-      task();
-      room_.release();
-    };
-    // A task that still waits at shutdown runs as well, to close its connection.
-    threads_->Add(std::to_string(next_++), run, run);
-  }
-  // Runs waiting tasks on this thread, then waits for running ones.
-  void shutdown() override { threads_.reset(); }
-
- private:
-  std::counting_semaphore<> room_;
-  uint64_t next_ = 0;  // a key of its own for each task, so that none waits for another
-  std::optional<WorkThreads> threads_;
-};
-
 std::string_view TypeOf(std::string_view name) {
   if (name.ends_with(".html")) return "text/html; charset=utf-8";
   if (name.ends_with(".css")) return "text/css; charset=utf-8";
   if (name.ends_with(".js")) return "text/javascript; charset=utf-8";
   return "text/plain; charset=utf-8";
-}
-
-int HttpStatus(const Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kNotFound:
-      return 404;
-    case absl::StatusCode::kInvalidArgument:
-      return 400;
-    case absl::StatusCode::kFailedPrecondition:
-      return 409;
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kUnavailable:
-      return 503;
-    case absl::StatusCode::kDeadlineExceeded:
-      return 504;
-    default:
-      return 500;
-  }
-}
-
-// Not set_content: httplib would compress it, with brotli at its slowest, which takes seconds where
-// a loopback interface takes milliseconds.
-void SetBody(std::string text, const std::string& type, httplib::Response* response) {
-  const auto body = std::make_shared<const std::string>(std::move(text));
-  response->set_content_provider(body->size(), type,
-                                 [body](size_t offset, size_t length, httplib::DataSink& sink) {
-                                   return sink.write(body->data() + offset, length);
-                                 });
-}
-
-void Fail(const Status& status, httplib::Response* response) {
-  response->status = HttpStatus(status);
-  const std::string message(Message(status));
-  SetBody(nlohmann::json{{"error", message}}.dump(-1, ' ', false,
-                                                  nlohmann::json::error_handler_t::replace),
-          "application/json", response);
 }
 
 // What the name in a browser's address bar resolves to may change to this machine (DNS rebinding);
@@ -187,10 +123,10 @@ class Follower {
   Follower(Api* api, std::string run) : api_(api), run_(std::move(run)) {}
 
   // What is new to the viewer, as frames of server-sent events.
-  std::string Next() {
+  std::string Next(const Viewer& viewer) {
     std::string frames;
-    AppendNew("overview", api_->Overview(), &overview_, &frames);
-    if (!run_.empty()) AppendNew("run", api_->Run(run_), &shown_, &frames);
+    AppendNew("overview", api_->Overview(viewer), &overview_, &frames);
+    if (!run_.empty()) AppendNew("run", api_->Run(run_, viewer), &shown_, &frames);
     if (frames.empty()) AppendFrame("alive", "{}", &frames);
     return frames;
   }
@@ -211,63 +147,84 @@ class Follower {
 }  // namespace
 
 struct DashboardServer::Impl {
-  Impl(const DashboardOptions& wanted, Source* source)
-      : options(wanted), api(source, wanted.version) {}
+  Impl(const DashboardOptions& wanted, Source* source, Changes* changes)
+      : options(wanted), api(source, wanted.version), routes(changes) {}
 
   Status Bind();
   void AddPage();
   void AddApi();
+  void AddReports();
+  // Who looks. kUnauthenticated: others reach this server, and the request has no valid key.
+  StatusOr<Viewer> ViewerOf(const Asker& asker) const {
+    return routes.ViewerOf(asker, server.uses_tls());
+  }
+  httplib::Server::HandlerResponse Admit(const httplib::Request& request,
+                                         httplib::Response* response) const;
   void Follow(const httplib::Request& request, httplib::Response* response);
-  bool Write(Follower* follower, uint64_t* seen, bool* first, httplib::DataSink* sink);
+  bool Write(Follower* follower, const Asker& asker, uint64_t* seen, bool* first,
+             httplib::DataSink* sink);
+  // What opens a report without a key, which a link cannot carry. It lasts as long as the process.
+  std::string TicketOf(std::string_view report) const {
+    return absl::BytesToHexString(HmacSha256(report_secret, report));
+  }
 
   const DashboardOptions options;
+  const std::string report_secret = RandomBytes(32);
   std::string address;
   Api api;
+  const ChangeRoutes routes;
   News news;
   std::atomic<size_t> streams{0};
-  CarefulServer server;
+  web::CarefulServer server;
   std::once_flag stopped;
   std::promise<void> ended;
   std::future<void> end = ended.get_future();
   std::thread thread;
 };
 
-Status CheckDashboardAddress(const std::string& listen) {
+Status CheckDashboardAddress(const std::string& listen, bool encrypted) {
   LH_ASSIGN_OR_RETURN(const HostPort wanted, ParseHostPort(listen));
-  if (IsLoopback(wanted.host)) return absl::OkStatus();
+  if (encrypted || IsLoopback(wanted.host)) return absl::OkStatus();
   return FailedPrecondition(
       "the dashboard would show everybody who reaches {} all runs, without encryption. Let it "
       "listen on 127.0.0.1, and look at it from elsewhere through `ssh -L 8080:127.0.0.1:{} "
-      "HOST`",
+      "HOST`; or give it a certificate with --http-certificate and --http-key, and everybody needs "
+      "a key of `longhaul dashboard-key`",
       wanted.host, wanted.port == 0 ? 8080 : wanted.port);
 }
 
 Status DashboardServer::Impl::Bind() {
-  LH_ASSIGN_OR_RETURN(HostPort bound, ParseHostPort(options.listen));
-  server.new_task_queue = [] { return new BoundedThreads(kThreads, kWaiting); };
-  // Not httplib's SO_REUSEPORT: with that two coordinators could share a port unnoticed.
-  server.set_socket_options([](socket_t socket) {
-    const int on = 1;
-    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  });
-  server.set_keep_alive_timeout(kIdleSeconds);
-  server.set_read_timeout(kReadSeconds);
-  server.set_write_timeout(kWriteSeconds);
-  server.set_payload_max_length(0);
-  server.set_tcp_nodelay(true);
-  if (bound.port == 0) {
-    const int port = server.bind_to_any_port(bound.host);
-    if (port > 0) bound.port = static_cast<uint16_t>(port);
+  server.SetLimits(kThreads, kWaiting);
+  server.set_payload_max_length(kMostChangeBytes);
+  if (!options.certificate_file.empty()) {
+    LH_RETURN_IF_ERROR(server.UseTls(options.certificate_file, options.key_file));
   }
-  if (bound.port == 0 ||
-      (ParseHostPort(options.listen)->port != 0 && !server.bind_to_port(bound.host, bound.port))) {
-    return Unavailable(
-        "the dashboard cannot listen on {}: another program has the port, or the address is not "
-        "this machine's",
-        options.listen);
-  }
-  address = ToString(bound);
+  const StatusOr<std::string> bound = server.Bind(options.listen);
+  if (!bound.ok()) return Annotate(bound.status(), "the dashboard");
+  address = *bound;
   return absl::OkStatus();
+}
+
+httplib::Server::HandlerResponse DashboardServer::Impl::Admit(const httplib::Request& request,
+                                                              httplib::Response* response) const {
+  using Result = httplib::Server::HandlerResponse;
+  // With TLS a browser knows that another name's page is another one by the certificate.
+  if (!server.uses_tls() && !IsOurName(request.get_header_value("Host"))) {
+    response->status = 421;
+    response->set_content("The dashboard answers to 127.0.0.1 and localhost alone.\n",
+                          "text/plain");
+    return Result::Handled;
+  }
+  if (!IsOurPage(request)) {
+    response->status = 403;
+    return Result::Handled;
+  }
+  const bool change = ChangeRoutes::IsChange(request.path);
+  if (request.method == "GET" || request.method == "HEAD") return Result::Unhandled;
+  if (change && request.method == "POST") return Result::Unhandled;
+  response->status = 405;
+  response->set_header("Allow", change ? "POST" : "GET, HEAD");
+  return Result::Handled;
 }
 
 void DashboardServer::Impl::AddPage() {
@@ -276,29 +233,16 @@ void DashboardServer::Impl::AddPage() {
                               {"Cross-Origin-Resource-Policy", "same-origin"},
                               {"Cross-Origin-Opener-Policy", "same-origin"},
                               {"Cache-Control", "no-store"}});
-  server.set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
-    using Result = httplib::Server::HandlerResponse;
-    if (!IsOurName(request.get_header_value("Host"))) {
-      response.status = 421;
-      response.set_content("The dashboard answers to 127.0.0.1 and localhost alone.\n",
-                           "text/plain");
-      return Result::Handled;
-    }
-    if (!IsOurPage(request)) {
-      response.status = 403;
-      return Result::Handled;
-    }
-    if (request.method == "GET" || request.method == "HEAD") return Result::Unhandled;
-    response.status = 405;
-    response.set_header("Allow", "GET, HEAD");
-    return Result::Handled;
-  });
+  server.set_pre_routing_handler(
+      [this](const httplib::Request& request, httplib::Response& response) {
+        return Admit(request, &response);
+      });
   for (const std::span<const Asset> assets : {PageAssets(), UplotAssets()}) {
     for (const Asset& asset : assets) {
       const std::string path = asset.name == "index.html" ? "/" : fmt::format("/{}", asset.name);
       server.Get(path, [asset](const httplib::Request&, httplib::Response& response) {
         response.set_header("Content-Security-Policy", kPagePolicy);
-        SetBody(std::string(asset.text), std::string(TypeOf(asset.name)), &response);
+        web::SendText(std::string(asset.text), std::string(TypeOf(asset.name)), &response);
       });
     }
   }
@@ -308,41 +252,68 @@ void DashboardServer::Impl::AddApi() {
   using Request = httplib::Request;
   using Response = httplib::Response;
   const auto get = [this](const std::string& path, auto answer) {
-    server.Get(path, [answer](const Request& request, Response& response) {
-      StatusOr<std::string> text = answer(request, request.get_param_value("run"));
-      if (!text.ok()) return Fail(text.status(), &response);
-      SetBody(*std::move(text), "application/json", &response);
+    server.Get(path, [this, answer](const Request& request, Response& response) {
+      const StatusOr<Viewer> viewer = ViewerOf(AskerOf(request));
+      if (!viewer.ok()) return Fail(viewer.status(), &response);
+      Answer(answer(request, *viewer, request.get_param_value("run")), &response);
     });
   };
   using Text = StatusOr<std::string>;
-  get("/api/overview", [this](const Request&, const std::string&) { return api.Overview(); });
-  get("/api/run", [this](const Request&, const std::string& run) { return api.Run(run); });
-  get("/api/steps", [this](const Request& request, const std::string& run) -> Text {
-    LH_ASSIGN_OR_RETURN(const CurveWindow window, WindowOf(request));
-    return api.Steps(run, window);
+  get("/api/overview", [this](const Request&, const Viewer& viewer, const std::string&) {
+    return api.Overview(viewer);
   });
-  get("/api/workers", [this](const Request&, const std::string&) { return api.Workers(); });
-  get("/api/events", [this](const Request& request, const std::string& run) -> Text {
-    LH_ASSIGN_OR_RETURN(const uint64_t after, Number(request, "after", 0));
-    return api.Events(run, after);
+  get("/api/run", [this](const Request&, const Viewer& viewer, const std::string& run) {
+    return api.Run(run, viewer);
   });
-  get("/api/checkpoints",
-      [this](const Request&, const std::string& run) { return api.Checkpoints(run); });
-  get("/api/timeline",
-      [this](const Request&, const std::string& run) { return api.Timeline(run); });
-  get("/api/reports",
-      [this](const Request&, const std::string&) { return ReportsJson(options.reports); });
+  get("/api/steps",
+      [this](const Request& request, const Viewer& viewer, const std::string& run) -> Text {
+        LH_ASSIGN_OR_RETURN(const CurveWindow window, WindowOf(request));
+        return api.Steps(run, window, viewer);
+      });
+  get("/api/workers",
+      [this](const Request&, const Viewer&, const std::string&) { return api.Workers(); });
+  get("/api/joining", [this](const Request&, const Viewer&, const std::string&) -> Text {
+    return JoiningJson(options.joining);
+  });
+  get("/api/events",
+      [this](const Request& request, const Viewer& viewer, const std::string& run) -> Text {
+        LH_ASSIGN_OR_RETURN(const uint64_t after, Number(request, "after", 0));
+        return api.Events(run, after, viewer);
+      });
+  get("/api/checkpoints", [this](const Request&, const Viewer& viewer, const std::string& run) {
+    return api.Checkpoints(run, viewer);
+  });
+  get("/api/timeline", [this](const Request&, const Viewer& viewer, const std::string& run) {
+    return api.Timeline(run, viewer);
+  });
+  get("/api/reports", [this](const Request&, const Viewer&, const std::string&) {
+    return ReportsJson(options.reports, [this](std::string_view name) { return TicketOf(name); });
+  });
+  routes.AddTo(&server);
   server.Get("/api/live",
              [this](const Request& request, Response& response) { Follow(request, &response); });
-  server.Get("/report", [this](const Request& request, Response& response) {
-    const StatusOr<std::string> page = ReadReport(options.reports, request.get_param_value("name"));
+}
+
+void DashboardServer::Impl::AddReports() {
+  server.Get("/report", [this](const httplib::Request& request, httplib::Response& response) {
+    const std::string name = request.get_param_value("name");
+    if (server.uses_tls() &&
+        !ConstantTimeEqual(request.get_param_value("ticket"), TicketOf(name))) {
+      return Fail(absl::UnauthenticatedError("open the report from the dashboard's list of them"),
+                  &response);
+    }
+    const StatusOr<std::string> page = ReadReport(options.reports, name);
     if (!page.ok()) return Fail(page.status(), &response);
     response.set_header("Content-Security-Policy", kReportPolicy);
-    SetBody(*page, "text/html; charset=utf-8", &response);
+    web::SendText(*page, "text/html; charset=utf-8", &response);
   });
 }
 
 void DashboardServer::Impl::Follow(const httplib::Request& request, httplib::Response* response) {
+  const Asker asker = AskerOf(request);
+  if (const StatusOr<Viewer> viewer = ViewerOf(asker); !viewer.ok()) {
+    return Fail(viewer.status(), response);
+  }
   if (streams.fetch_add(1) >= kStreams) {
     streams.fetch_sub(1);
     return Fail(
@@ -352,31 +323,37 @@ void DashboardServer::Impl::Follow(const httplib::Request& request, httplib::Res
   const auto follower = std::make_shared<Follower>(&api, request.get_param_value("run"));
   response->set_chunked_content_provider(
       "text/event-stream",
-      [this, follower, seen = uint64_t{0}, first = true](size_t, httplib::DataSink& sink) mutable {
-        return Write(follower.get(), &seen, &first, &sink);
+      [this, follower, asker, seen = uint64_t{0}, first = true](size_t,
+                                                                httplib::DataSink& sink) mutable {
+        return Write(follower.get(), asker, &seen, &first, &sink);
       },
       [this](bool) { streams.fetch_sub(1); });
 }
 
-bool DashboardServer::Impl::Write(Follower* follower, uint64_t* seen, bool* first,
-                                  httplib::DataSink* sink) {
+bool DashboardServer::Impl::Write(Follower* follower, const Asker& asker, uint64_t* seen,
+                                  bool* first, httplib::DataSink* sink) {
   if (!*first) {
     if (news.WaitForEnd(Deadline::After(kShortestGap))) return false;
     if (!news.Wait(Deadline::After(kLongestGap - kShortestGap), seen)) return false;
   }
-  const std::string frames = follower->Next();
+  // Each time, because a key ends, and its owner may be revoked.
+  const StatusOr<Viewer> viewer = ViewerOf(asker);
+  if (!viewer.ok()) return false;
+  const std::string frames = follower->Next(*viewer);
   *first = false;
   if (!sink->is_writable()) return false;
   return sink->write(frames.data(), frames.size());
 }
 
 StatusOr<std::unique_ptr<DashboardServer>> DashboardServer::Start(const DashboardOptions& options,
-                                                                  Source* source) {
-  LH_RETURN_IF_ERROR(CheckDashboardAddress(options.listen));
-  auto impl = std::make_unique<Impl>(options, source);
+                                                                  Source* source,
+                                                                  Changes* changes) {
+  LH_RETURN_IF_ERROR(CheckDashboardAddress(options.listen, !options.certificate_file.empty()));
+  auto impl = std::make_unique<Impl>(options, source, changes);
   LH_RETURN_IF_ERROR(impl->Bind());
   impl->AddPage();
   impl->AddApi();
+  impl->AddReports();
   impl->thread = std::thread([raw = impl.get()] {
     raw->server.listen_after_bind();
     raw->ended.set_value();
@@ -399,6 +376,10 @@ const std::string& DashboardServer::address() const {
 
 void DashboardServer::OnNews() {
   impl_->news.Tell();
+}
+
+bool DashboardServer::encrypted() const {
+  return impl_->server.uses_tls();
 }
 
 bool DashboardServer::Stop(Deadline deadline) {

@@ -78,12 +78,13 @@ StatusOr<std::string> ReadRegularFile(const std::string& path) {
 
 }  // namespace
 
-StatusOr<std::string> ReportsJson(const std::string& folder) {
+StatusOr<std::string> ReportsJson(const std::string& folder,
+                                  const std::function<std::string(std::string_view name)>& ticket) {
   using nlohmann::ordered_json;
   LH_ASSIGN_OR_RETURN(const auto reports, List(folder));
   ordered_json rows = ordered_json::array();
   for (const auto& [name, modified] : reports) {
-    rows.push_back({{"name", name}, {"modified_unix_ms", modified}});
+    rows.push_back({{"name", name}, {"modified_unix_ms", modified}, {"ticket", ticket(name)}});
   }
   return ordered_json{{"reports", std::move(rows)}}.dump(-1, ' ', false,
                                                          ordered_json::error_handler_t::replace);

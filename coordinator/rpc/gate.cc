@@ -37,6 +37,8 @@ bool IsCounted(const Caller& caller, Call call) {
     case Call::kListCheckpoints:
     case Call::kListSteps:
     case Call::kTraceRun:
+    case Call::kDashboardKey:
+    case Call::kReportMetrics:
       return true;
     default:
       return false;

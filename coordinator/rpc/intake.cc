@@ -93,6 +93,7 @@ Status AdmitReport(v1::WorkerMessage* message) {
   }
   if (message->has_error()) Tidy(message->mutable_error()->mutable_message(), kMaxLineBytes);
   if (message->has_shard()) Tidy(message->mutable_shard()->mutable_problem(), kMaxLineBytes);
+  if (message->has_finding()) Tidy(message->mutable_finding()->mutable_what(), kMaxLineBytes);
   if (message->has_heartbeat() && message->heartbeat().has_at_hand()) {
     Tidy(message->mutable_heartbeat()->mutable_at_hand()->mutable_doing(), kMaxHelloTextBytes);
   }

@@ -44,7 +44,8 @@ StatusOr<Member> MemberServiceImpl::TakeIn(const v1::JoinRequest& request, v1::J
   LH_ASSIGN_OR_RETURN(const Member member,
                       members_->Join(request.secret(), wish, now, now + lifetime_));
   LH_ASSIGN_OR_RETURN(*reply->mutable_certificate_pem(),
-                      authorities_->present.Sign(request.request_pem(), member, now, lifetime_));
+                      authorities_->present.Sign(request.request_pem(), member, now,
+                                                 members_->LifeFor(member.name, lifetime_)));
   reply->set_authority_pem(authorities_->Trusted(now));
   LogInfo("{} {} has joined", ToString(member.role), member.name);
   return member;
@@ -93,11 +94,12 @@ StatusOr<v1::JoinReply> MemberServiceImpl::RenewFor(const Caller& caller,
         caller.member->name);
   }
   const absl::Time now = absl::Now();
+  const absl::Duration life = members_->LifeFor(caller.member->name, lifetime_);
   v1::JoinReply reply;
   LH_ASSIGN_OR_RETURN(*reply.mutable_certificate_pem(),
-                      authorities_->present.Sign(request_pem, *caller.member, now, lifetime_));
+                      authorities_->present.Sign(request_pem, *caller.member, now, life));
   reply.set_authority_pem(authorities_->Trusted(now));
-  LH_RETURN_IF_ERROR(members_->Renew(caller.member->name, now + lifetime_));
+  LH_RETURN_IF_ERROR(members_->Renew(caller.member->name, now + life));
   return reply;
 }
 
@@ -119,7 +121,13 @@ StatusOr<v1::CreateTokenReply> MemberServiceImpl::MakeToken(const Caller& caller
   LH_ASSIGN_OR_RETURN(const Role role, ParseRole(request.role()));
   const absl::Duration life =
       request.seconds() == 0 ? kDefaultTokenLife : absl::Seconds(request.seconds());
-  if (request.uses() == 0 || request.uses() > kMostTokenUses) {
+  const bool of_group = request.members() > 0;
+  if (of_group && (request.uses() > 0 || request.members() > kMostTokenUses)) {
+    return InvalidArgument(
+        "expected 1 to {} members at a time and no number of uses, got {} members and {} uses",
+        kMostTokenUses, request.members(), request.uses());
+  }
+  if (!of_group && (request.uses() == 0 || request.uses() > kMostTokenUses)) {
     return InvalidArgument("expected 1 to {} uses of a join token", kMostTokenUses);
   }
   const absl::Time now = absl::Now();
@@ -132,8 +140,9 @@ StatusOr<v1::CreateTokenReply> MemberServiceImpl::MakeToken(const Caller& caller
   }
   Written written;
   bool repeated = false;
-  LH_RETURN_IF_ERROR(
-      members_->AddToken(token, request.uses(), now + life, now, &written, once, &repeated));
+  LH_RETURN_IF_ERROR(members_->AddToken(token, of_group ? kAnyNumber : int64_t{request.uses()},
+                                        now + life, now, &written, once, &repeated,
+                                        request.members()));
   v1::CreateTokenReply reply;
   reply.mutable_stored()->set_repeated(repeated);
   reply.set_token(ToString(token));
@@ -143,20 +152,22 @@ StatusOr<v1::CreateTokenReply> MemberServiceImpl::MakeToken(const Caller& caller
 
 Unary* MemberServiceImpl::CreateToken(Context* context, const v1::CreateTokenRequest* request,
                                       v1::CreateTokenReply* reply) {
-  return Serve<Unary>(gate_, *context, Call::kCreateToken,
-                      [&](const Caller& caller) -> StatusOr<Unary*> {
-                        if (!caller.member) return NoMembers();
-                        return Later<v1::CreateTokenReply>(
-                            caller.member->name, reply,
-                            [this, caller, request = *request, address = PeerHost(*context)] {
-                              StatusOr<v1::CreateTokenReply> made = MakeToken(caller, request);
-                              gate_->Note(caller, address, "token create",
-                                          fmt::format("role {}, {} uses, {} s", request.role(),
-                                                      request.uses(), request.seconds()),
-                                          made.status());
-                              return made;
-                            });
-                      });
+  return Serve<Unary>(
+      gate_, *context, Call::kCreateToken, [&](const Caller& caller) -> StatusOr<Unary*> {
+        if (!caller.member) return NoMembers();
+        return Later<v1::CreateTokenReply>(
+            caller.member->name, reply,
+            [this, caller, request = *request, address = PeerHost(*context)] {
+              StatusOr<v1::CreateTokenReply> made = MakeToken(caller, request);
+              gate_->Note(
+                  caller, address, "token create",
+                  fmt::format("role {}, {} {}, {} s", request.role(),
+                              request.members() > 0 ? request.members() : request.uses(),
+                              request.members() > 0 ? "members" : "uses", request.seconds()),
+                  made.status());
+              return made;
+            });
+      });
 }
 
 Unary* MemberServiceImpl::ListMembers(Context* context, const v1::ListMembersRequest*,
@@ -199,6 +210,48 @@ Unary* MemberServiceImpl::RevokeMember(Context* context, const v1::RevokeMemberR
             [this, caller, request = *request, address = PeerHost(*context)] {
               StatusOr<v1::RevokeMemberReply> revoked = Revoke(caller, request);
               gate_->Note(caller, address, "revoke", request.name(), revoked.status());
+              return revoked;
+            });
+      });
+}
+
+Unary* MemberServiceImpl::ListTokens(Context* context, const v1::ListTokensRequest*,
+                                     v1::ListTokensReply* reply) {
+  return Serve<Unary>(gate_, *context, Call::kListTokens,
+                      [&](const Caller& caller) -> StatusOr<Unary*> {
+                        if (members_ == nullptr || !caller.member) return NoMembers();
+                        return Later<v1::ListTokensReply>(
+                            caller.member->name, reply, [this]() -> StatusOr<v1::ListTokensReply> {
+                              LH_ASSIGN_OR_RETURN(std::vector<v1::TokenStatus> tokens,
+                                                  members_->ListTokens(absl::Now()));
+                              v1::ListTokensReply listed;
+                              for (v1::TokenStatus& token : tokens)
+                                *listed.add_tokens() = std::move(token);
+                              return listed;
+                            });
+                      });
+}
+
+StatusOr<v1::RevokeTokenReply> MemberServiceImpl::RevokeJoinToken(
+    const v1::RevokeTokenRequest& request) {
+  LH_RETURN_IF_ERROR(AdmitRequestId(request.request_id()));
+  Written written;
+  LH_RETURN_IF_ERROR(members_->RevokeToken(request.id(), absl::Now(), &written));
+  v1::RevokeTokenReply reply;
+  FillStored(written, reply.mutable_stored());
+  return reply;
+}
+
+Unary* MemberServiceImpl::RevokeToken(Context* context, const v1::RevokeTokenRequest* request,
+                                      v1::RevokeTokenReply* reply) {
+  return Serve<Unary>(
+      gate_, *context, Call::kRevokeToken, [&](const Caller& caller) -> StatusOr<Unary*> {
+        if (members_ == nullptr || !caller.member) return NoMembers();
+        return Later<v1::RevokeTokenReply>(
+            caller.member->name, reply,
+            [this, caller, request = *request, address = PeerHost(*context)] {
+              StatusOr<v1::RevokeTokenReply> revoked = RevokeJoinToken(request);
+              gate_->Note(caller, address, "token revoke", request.id(), revoked.status());
               return revoked;
             });
       });

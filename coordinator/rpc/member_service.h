@@ -52,6 +52,10 @@ class MemberServiceImpl : public v1::MemberService::CallbackService {
                                         v1::ListMembersReply* reply) override;
   grpc::ServerUnaryReactor* RevokeMember(Context* context, const v1::RevokeMemberRequest* request,
                                          v1::RevokeMemberReply* reply) override;
+  grpc::ServerUnaryReactor* ListTokens(Context* context, const v1::ListTokensRequest* request,
+                                       v1::ListTokensReply* reply) override;
+  grpc::ServerUnaryReactor* RevokeToken(Context* context, const v1::RevokeTokenRequest* request,
+                                        v1::RevokeTokenReply* reply) override;
   grpc::ServerUnaryReactor* ListAudit(Context* context, const v1::ListAuditRequest* request,
                                       v1::ListAuditReply* reply) override;
 
@@ -62,6 +66,7 @@ class MemberServiceImpl : public v1::MemberService::CallbackService {
                                            const v1::CreateTokenRequest& request);
   StatusOr<v1::RevokeMemberReply> Revoke(const Caller& caller,
                                          const v1::RevokeMemberRequest& request);
+  StatusOr<v1::RevokeTokenReply> RevokeJoinToken(const v1::RevokeTokenRequest& request);
   // Has `work` run on one of the threads. Parameters: as of MemberCall::Start.
   template <class Reply>
   grpc::ServerUnaryReactor* Later(const std::string& key, Reply* reply,

@@ -3,8 +3,11 @@
 #include <fmt/core.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -18,6 +21,19 @@
 #include "transport/relay/ticket.h"
 
 namespace longhaul::coordinator {
+namespace {
+
+// Returns the name of this machine, as its users know it; "": it has none.
+std::string NameOfHost() {
+  char name[256] = "";
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
+
+std::string DashboardUrl(const DashboardServer& server) {
+  return fmt::format("{}://{}/", server.encrypted() ? "https" : "http", server.address());
+}
+
+}  // namespace
 
 Status CoordinatorServer::Impl::OpenStore(const ServerOptions& options) {
   if (options.state_dir.empty()) {
@@ -117,7 +133,10 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
   builder.RegisterService(&*worker_service);
   builder.RegisterService(&*control_service);
   builder.RegisterService(&*member_service);
+  observe_service.emplace(&*gate, &dashboard_keys,
+                          options.metrics.address.empty() ? nullptr : &worker_pages);
   builder.RegisterService(&*standby_service);
+  builder.RegisterService(&*observe_service);
   follow_port.emplace(&*standby_service, &builder,
                       [this](FollowCall* call) { standby_service->Accept(call); });
   if (authorities) {
@@ -146,20 +165,39 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
 Status CoordinatorServer::Impl::OpenDashboard(const ServerOptions& options) {
   if (options.http.empty()) return absl::OkStatus();
   source.emplace(shell.get());
-  LH_ASSIGN_OR_RETURN(auto served, DashboardServer::Start({.listen = options.http,
-                                                           .reports = options.reports,
-                                                           .version = options.state.version},
-                                                          &*source));
+  changes.emplace(&dashboard_keys, &*gate, shell.get(), blobs.get(), &*own_blobs,
+                  /*with_members=*/!options.insecure);
+  // Admins' tokens are good for workers, too.
+  const std::string token_file = !options.token_file.empty() || options.insecure
+                                     ? options.token_file
+                                     : options.state_dir + "/token";
+  std::error_code ignored;
+  const std::string token_path =
+      token_file.empty() ? "" : std::filesystem::absolute(token_file, ignored).string();
+  LH_ASSIGN_OR_RETURN(auto served,
+                      DashboardServer::Start({.listen = options.http,
+                                              .reports = options.reports,
+                                              .version = options.state.version,
+                                              .certificate_file = options.http_certificate,
+                                              .key_file = options.http_key,
+                                              .joining = {.address = port->address(),
+                                                          .host = NameOfHost(),
+                                                          .token_file = token_path,
+                                                          .insecure = options.insecure}},
+                                             &*source, &*changes));
   dashboard = std::make_shared<NewsForDashboard>(std::move(served));
+  observe_service->SetDashboard(DashboardUrl(dashboard->server()));
   shell->notifier().Add(dashboard);
   return absl::OkStatus();
 }
 
 Status CoordinatorServer::Impl::ServeMetrics(const ServerOptions& options) {
-  if (options.metrics.empty()) return absl::OkStatus();
+  if (options.metrics.address.empty()) return absl::OkStatus();
   const auto collect = [this, folder = options.state_dir, version = options.state.version] {
-    return PageOf(Read(
+    metrics::Page page = PageOf(Read(
         *shell, [this] { return Leads(); }, folder, version));
+    worker_pages.AddTo(&page, Now());
+    return page;
   };
   LH_ASSIGN_OR_RETURN(metrics, metrics::Endpoint::Open(options.metrics, collect));
   return absl::OkStatus();
@@ -194,8 +232,8 @@ const std::string& CoordinatorServer::address() const {
   return impl_->port->address();
 }
 
-std::string CoordinatorServer::http_address() const {
-  return impl_->dashboard == nullptr ? "" : impl_->dashboard->server().address();
+std::string CoordinatorServer::dashboard_url() const {
+  return impl_->dashboard == nullptr ? "" : DashboardUrl(impl_->dashboard->server());
 }
 
 Status CoordinatorServer::failure() const {

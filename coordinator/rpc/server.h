@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/metrics/endpoint.h"
 #include "base/remote/settings.h"
 #include "base/status.h"
 #include "coordinator/lead/seat.h"
@@ -34,13 +35,15 @@ struct ServerOptions {
   absl::Duration certificate_lifetime = kDefaultLifetime;  // members' certificates
   // How long members are listed after their end; then only their names and keys are kept.
   absl::Duration members_kept = kMembersKept;
-  std::string http;             // host:port of the dashboard, on loopback; empty: none
+  std::string http;  // host:port of the dashboard; empty: none
+  // PEM files with which the dashboard is encrypted; empty: it is not, and listens on loopback.
+  std::string http_certificate, http_key;
   std::string reports;          // folder of sweep reports for the dashboard; empty: none
   std::string relay;            // host:port that relays links between workers; empty: no relay
   std::string relay_advertise;  // address of the relay for workers; empty: the coordinator's host
   absl::Duration hello_timeout = absl::Seconds(10);  // time for a new worker's first message
-  std::string metrics;          // numeric host:port for Prometheus; empty: none
-  Claim claim = Claim::kOwn;    // right to the state directory
+  metrics::EndpointOptions metrics;                  // for Prometheus; without an address: none
+  Claim claim = Claim::kOwn;                         // right to the state directory
   std::optional<Seat> elected;  // a seat of the directory that leads already (Follower::elected)
   std::string peer;             // host:port of the other coordinator, if it is known
   // Credentials with which objects are signed for workers (sign_object.h), and where services are.
@@ -79,8 +82,8 @@ class CoordinatorServer {
 
   // The address that is really bound: "127.0.0.1:43521".
   const std::string& address() const;
-  // The dashboard's address; empty: no dashboard.
-  std::string http_address() const;
+  // The dashboard's URL, "http://127.0.0.1:8080/"; empty: no dashboard.
+  std::string dashboard_url() const;
   // Not OK when the coordinator can no longer work; the process should end.
   Status failure() const;
   // The reason is that another coordinator leads, so this one may begin anew as a follower.

@@ -10,17 +10,22 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/file.h"
 #include "base/metrics/endpoint.h"
 #include "coordinator/http/dashboard_server.h"
 #include "coordinator/rpc/control_service.h"
+#include "coordinator/rpc/dashboard_changes.h"
+#include "coordinator/rpc/dashboard_keys.h"
 #include "coordinator/rpc/gate.h"
 #include "coordinator/rpc/member_service.h"
+#include "coordinator/rpc/observe_service.h"
 #include "coordinator/rpc/own_blobs.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/rpc/shell_source.h"
 #include "coordinator/rpc/sign_object.h"
 #include "coordinator/rpc/standby_service.h"
+#include "coordinator/rpc/worker_pages.h"
 #include "coordinator/rpc/worker_service.h"
 #include "coordinator/standby/leadership.h"
 #include "coordinator/standby/seat_lines.h"
@@ -67,11 +72,16 @@ struct CoordinatorServer::Impl {
   std::optional<ControlServiceImpl> control_service;
   std::optional<MemberServiceImpl> member_service;
   std::optional<StandbyServiceImpl> standby_service;
+  // Keys end with the process, so nothing on the disk makes one.
+  const DashboardKeys dashboard_keys{RandomBytes(32)};
+  WorkerPages worker_pages;
+  std::optional<ObserveServiceImpl> observe_service;
   std::optional<FollowPort> follow_port;
   std::optional<WitnessLines> witness_lines;  // both: with TLS
   std::optional<SeatLines> seat_lines;
   std::unique_ptr<grpc::Server> server;
-  std::optional<ShellSource> source;  // both: with a dashboard
+  std::optional<ShellSource> source;  // all three: with a dashboard
+  std::optional<DashboardChanges> changes;
   std::shared_ptr<NewsForDashboard> dashboard;
   std::unique_ptr<metrics::Endpoint> metrics;
 

@@ -174,9 +174,9 @@ StatusOr<SessionId> Shell::Join(const std::shared_ptr<SessionSink>& sink, v1::He
   return session;
 }
 
-void Shell::Say(SessionId session, v1::WorkerMessage message) {
+void Shell::Say(SessionId session, v1::WorkerMessage message, Signature signature) {
   const absl::Duration wait = message.has_heartbeat() ? kHeartbeatWait : absl::ZeroDuration();
-  Post(event::WorkerSaid{session, std::move(message)}, wait);
+  Post(event::WorkerSaid{session, std::move(message), signature}, wait);
 }
 
 void Shell::Leave(SessionId session, std::string why, bool for_good) {

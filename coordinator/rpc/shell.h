@@ -105,8 +105,9 @@ class Shell {
   // Begins a session; keeps `sink` until the session ends. kResourceExhausted: too many sessions.
   // kUnavailable: the shell is stopping.
   StatusOr<SessionId> Join(const std::shared_ptr<SessionSink>& sink, v1::Hello hello);
-  // Passes on a worker's message. Say, CopyStored and Leave do nothing once the shell is stopping.
-  void Say(SessionId session, v1::WorkerMessage message);
+  // Passes on a worker's message. `signature`: of its digests. Say, CopyStored and Leave do nothing
+  // once the shell is stopping.
+  void Say(SessionId session, v1::WorkerMessage message, Signature signature = Signature::kNone);
   // Tells the state that a copy of a shard was uploaded. `from`: the uploader, if known. Call it
   // before the worker gets its answer, so that the state knows the shard before the worker reports
   // it.

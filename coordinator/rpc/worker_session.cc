@@ -8,6 +8,8 @@
 
 #include "base/peer_log.h"
 #include "base/units.h"
+#include "proto/identity/signature.h"
+#include "proto/rpc/caller.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::coordinator {
@@ -103,9 +105,18 @@ void WorkerSession::TakeMessage() {
     const MonoTime now = Now();
     read_from_ = now + std::max(rate_.Take(now), byte_rate_.Take(now, static_cast<double>(bytes)));
   }
-  shell_->Say(id, std::move(incoming_));
+  const Signature signature = SignatureOfDigests();
+  shell_->Say(id, std::move(incoming_), signature);
   const std::lock_guard lock(mutex_);
   ReadNextLocked();
+}
+
+Signature WorkerSession::SignatureOfDigests() const {
+  if (!caller_.member || !incoming_.step().has_digests()) return Signature::kNone;
+  const v1::StepDigests& digests = incoming_.step().digests();
+  return IsSignedBy(CertificateOf(*context_), kSignedAsDigests, digests.body(), digests.signature())
+             ? Signature::kGood
+             : Signature::kBad;
 }
 
 void WorkerSession::Taken(size_t messages) {

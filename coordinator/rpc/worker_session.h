@@ -63,6 +63,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
         place_(std::move(place)) {}
   Status TakeHello();
   void TakeMessage();
+  Signature SignatureOfDigests() const;  // of incoming_
   // Reads on now, or once the loop has caught up and the worker's rate limit allows it.
   void ReadNextLocked();
   void WriteNextLocked();

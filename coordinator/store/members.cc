@@ -42,7 +42,7 @@ Status Members::Load() {
   LH_ASSIGN_OR_RETURN(
       sqlite::Statement rows,
       database_.Prepare("SELECT name, role, worker_id, key_sha256, joined_unix_ms, until_unix_ms, "
-                        "revoked_unix_ms FROM members"));
+                        "revoked_unix_ms, token_sha256 FROM members"));
   while (true) {
     LH_ASSIGN_OR_RETURN(const bool more, rows.Next());
     if (!more) return absl::OkStatus();
@@ -54,17 +54,21 @@ Status Members::Load() {
     row.status.set_joined_unix_ms(rows.Int(4));
     row.status.set_until_unix_ms(rows.Int(5));
     row.status.set_revoked_unix_ms(rows.Int(6));
+    row.token_sha256 = rows.Bytes(7);
     std::string name = row.status.name();
     rows_.emplace(std::move(name), std::move(row));
   }
 }
 
 Status Members::AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now,
-                         Written* written, const Once& once, bool* repeated) {
-  if (until <= now || until > now + kLongestTokenLife) {
-    return InvalidArgument("expected a time of 1 s to {} for a join token, got {}",
-                           absl::FormatDuration(kLongestTokenLife),
-                           absl::FormatDuration(until - now));
+                         Written* written, const Once& once, bool* repeated,
+                         uint32_t most_members) {
+  const absl::Duration longest = most_members > 0 ? kLongestGroupTokenLife : kLongestTokenLife;
+  if (until <= now || until > now + longest) {
+    return InvalidArgument(
+        "expected a time of 1 s to {} for a join token, got {}{}", absl::FormatDuration(longest),
+        absl::FormatDuration(until - now),
+        most_members > 0 ? "" : "; one with a limit of members (--members) may last longer");
   }
   const std::lock_guard lock(mutex_);
   const auto add = [&]() -> Status {
@@ -78,39 +82,102 @@ Status Members::AddToken(const JoinToken& token, int64_t uses, absl::Time until,
                                count);
     }
     LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
-                        database_.Prepare("INSERT INTO join_tokens VALUES(?,?,?,?)"));
+                        database_.Prepare("INSERT INTO join_tokens VALUES(?,?,?,?,?)"));
     const std::string secret_sha256 = Sha256Hex(token.secret);
     if (!once.id.empty()) {
       LH_ASSIGN_OR_RETURN(const bool again,
                           NoteTokenOf(once, secret_sha256, uses, now, &database_));
       if (repeated != nullptr) *repeated = again;
     }
-    return insert.Args(secret_sha256, ToString(token.role), uses, Ms(until)).Run();
+    return insert.Args(secret_sha256, ToString(token.role), uses, Ms(until), int64_t{most_members})
+        .Run();
   };
   return journal_->Write(database_, add, written);
 }
 
-// `again`: by somebody whom it has made a member already, which costs no use.
-Status Members::CheckToken(std::string_view secret, Role wanted, bool again, absl::Time now) {
+StatusOr<std::string> Members::UseToken(std::string_view secret, Role wanted, const Row* known,
+                                        absl::Time now) {
+  const bool again = known != nullptr;
+  const bool has_place = again && EndOf(known->status) > Ms(now);
   const std::string hash = Sha256Hex(secret);
-  LH_ASSIGN_OR_RETURN(
-      sqlite::Statement find,
-      database_.Prepare(
-          "SELECT role, uses_left, until_unix_ms FROM join_tokens WHERE secret_sha256 = ?"));
+  LH_ASSIGN_OR_RETURN(sqlite::Statement find,
+                      database_.Prepare("SELECT role, uses_left, until_unix_ms, most_members FROM "
+                                        "join_tokens WHERE secret_sha256 = ?"));
   LH_ASSIGN_OR_RETURN(const bool found, find.Args(hash).Next());
   if (!found) return NoSuchToken();
   LH_ASSIGN_OR_RETURN(const Role role, ParseRole(find.Bytes(0)));
-  const int64_t uses = find.Int(1), until = find.Int(2);
+  const int64_t uses = find.Int(1), until = find.Int(2), most = find.Int(3);
   if (Ms(now) >= until || (uses == 0 && !again)) return NoSuchToken();
   if (!MayJoinAs(role, wanted)) {
     return PermissionDenied("this join token is for the role {}, and {} was asked for",
                             ToString(role), ToString(wanted));
   }
-  if (uses < 0 || again) return absl::OkStatus();
+  if (most > 0 && !has_place && MembersOf(hash, now) >= most) {
+    return ResourceExhausted(
+        "this join token is for {} members at a time, and has as many; one that is gone makes room "
+        "within {}, and `longhaul members revoke` makes room at once",
+        most, absl::FormatDuration(kGroupMemberLife));
+  }
+  if (uses >= 0 && !again) {
+    LH_ASSIGN_OR_RETURN(
+        sqlite::Statement use,
+        database_.Prepare("UPDATE join_tokens SET uses_left = ? WHERE secret_sha256 = ?"));
+    LH_RETURN_IF_ERROR(use.Args(uses - 1, hash).Run());
+  }
+  return most > 0 ? hash : std::string();
+}
+
+uint32_t Members::MembersOf(std::string_view token_sha256, absl::Time now) const {
+  return static_cast<uint32_t>(std::ranges::count_if(rows_, [&](const auto& entry) {
+    const v1::MemberStatus& status = entry.second.status;
+    return entry.second.token_sha256 == token_sha256 && EndOf(status) > Ms(now);
+  }));
+}
+
+StatusOr<std::vector<v1::TokenStatus>> Members::ListTokens(absl::Time now) {
+  const std::lock_guard lock(mutex_);
   LH_ASSIGN_OR_RETURN(
-      sqlite::Statement use,
-      database_.Prepare("UPDATE join_tokens SET uses_left = ? WHERE secret_sha256 = ?"));
-  return use.Args(uses - 1, hash).Run();
+      sqlite::Statement find,
+      database_.Prepare("SELECT secret_sha256, role, until_unix_ms, uses_left, most_members FROM "
+                        "join_tokens WHERE until_unix_ms > ? AND uses_left <> 0 "
+                        "ORDER BY until_unix_ms, secret_sha256"));
+  find.Args(Ms(now));
+  std::vector<v1::TokenStatus> tokens;
+  while (true) {
+    LH_ASSIGN_OR_RETURN(const bool more, find.Next());
+    if (!more) return tokens;
+    const std::string hash(find.Bytes(0));
+    v1::TokenStatus& token = tokens.emplace_back();
+    token.set_id(hash.substr(0, kTokenIdDigits));
+    token.set_role(std::string(find.Bytes(1)));
+    token.set_until_unix_ms(find.Int(2));
+    token.set_uses_left(find.Int(3));
+    token.set_members_most(static_cast<uint32_t>(find.Int(4)));
+    if (token.members_most() > 0) token.set_members(MembersOf(hash, now));
+  }
+}
+
+Status Members::RevokeToken(const std::string& id, absl::Time now, Written* written) {
+  LH_ASSIGN_OR_RETURN(const std::vector<v1::TokenStatus> tokens, ListTokens(now));
+  if (std::ranges::find(tokens, id, &v1::TokenStatus::id) == tokens.end()) {
+    return NotFound("there is no join token '{}'; `longhaul token list` lists them", id);
+  }
+  const std::lock_guard lock(mutex_);
+  const auto remove = [&]() -> Status {
+    LH_ASSIGN_OR_RETURN(
+        sqlite::Statement statement,
+        database_.Prepare(fmt::format(
+            "DELETE FROM join_tokens WHERE substr(secret_sha256, 1, {}) = ?", kTokenIdDigits)));
+    return statement.Args(id).Run();
+  };
+  return journal_->Write(database_, remove, written);
+}
+
+absl::Duration Members::LifeFor(const std::string& name, absl::Duration usual) const {
+  const std::lock_guard lock(rows_mutex_);
+  const auto found = rows_.find(name);
+  const bool of_group = found != rows_.end() && !found->second.token_sha256.empty();
+  return of_group ? std::min(usual, kGroupMemberLife) : usual;
 }
 
 StatusOr<std::optional<absl::Time>> Members::TokenUntil(std::string_view secret) {
@@ -159,21 +226,22 @@ StatusOr<Member> Members::Join(std::string_view secret, const JoinWish& wish, ab
   LH_RETURN_IF_ERROR(CheckMember(
       {.name = MemberNameFrom(wish.name), .role = wish.role, .worker_id = wish.worker_id}));
   const std::lock_guard lock(mutex_);
-  v1::MemberStatus status;
+  Row row;
   const Status written = journal_->Write(database_, [&]() -> Status {
-    LH_ASSIGN_OR_RETURN(status, StatusFor(secret, wish, now));
+    LH_ASSIGN_OR_RETURN(row, RowFor(secret, wish, now));
     LH_RETURN_IF_ERROR(CheckKey(wish.key_sha256));
-    status.set_until_unix_ms(Ms(until));
-    return Insert(status, wish.key_sha256);
+    const bool of_group = !row.token_sha256.empty();
+    row.status.set_until_unix_ms(Ms(of_group ? std::min(until, now + kGroupMemberLife) : until));
+    return Insert(row);
   });
   LH_RETURN_IF_ERROR(written);
   const std::lock_guard rows(rows_mutex_);
-  rows_[status.name()] = {status, wish.key_sha256};
-  return Member{status.name(), wish.role, wish.worker_id};
+  rows_[row.status.name()] = row;
+  return Member{row.status.name(), wish.role, wish.worker_id};
 }
 
-StatusOr<v1::MemberStatus> Members::StatusFor(std::string_view secret, const JoinWish& wish,
-                                              absl::Time now) {
+StatusOr<Members::Row> Members::RowFor(std::string_view secret, const JoinWish& wish,
+                                       absl::Time now) {
   const Row *known = nullptr, *same_id = nullptr;
   for (const auto& [name, row] : rows_) {
     if (row.status.revoked_unix_ms() != 0) continue;
@@ -183,7 +251,7 @@ StatusOr<v1::MemberStatus> Members::StatusFor(std::string_view secret, const Joi
       known = &row;
     }
   }
-  LH_RETURN_IF_ERROR(CheckToken(secret, wish.role, known != nullptr, now));
+  LH_ASSIGN_OR_RETURN(std::string token, UseToken(secret, wish.role, known, now));
   // An id with a valid certificate is taken. After its end the worker cannot prove that the id is
   // its own, so whoever has a token gets it.
   if (known == nullptr && same_id != nullptr && same_id->status.until_unix_ms() > Ms(now)) {
@@ -196,27 +264,32 @@ StatusOr<v1::MemberStatus> Members::StatusFor(std::string_view secret, const Joi
   if (known == nullptr && rows_.size() >= kMaxMembers) {
     return ResourceExhausted("this coordinator keeps at most {} members", kMaxMembers);
   }
-  if (known != nullptr) return known->status;
-  v1::MemberStatus status;
-  LH_ASSIGN_OR_RETURN(*status.mutable_name(), FreeName(wish.name));
-  status.set_role(std::string(ToString(wish.role)));
-  status.set_worker_id(wish.worker_id);
-  status.set_joined_unix_ms(Ms(now));
-  return status;
+  Row row{.status = {}, .key_sha256 = wish.key_sha256, .token_sha256 = std::move(token)};
+  if (known != nullptr) {
+    row.status = known->status;
+    return row;
+  }
+  LH_ASSIGN_OR_RETURN(*row.status.mutable_name(), FreeName(wish.name));
+  row.status.set_role(std::string(ToString(wish.role)));
+  row.status.set_worker_id(wish.worker_id);
+  row.status.set_joined_unix_ms(Ms(now));
+  return row;
 }
 
-Status Members::Insert(const v1::MemberStatus& member, const std::string& key_sha256) {
+Status Members::Insert(const Row& row) {
+  const v1::MemberStatus& member = row.status;
   LH_ASSIGN_OR_RETURN(sqlite::Statement insert,
-                      database_.Prepare("INSERT OR REPLACE INTO members VALUES(?,?,?,?,?,?,?)"));
+                      database_.Prepare("INSERT OR REPLACE INTO members VALUES(?,?,?,?,?,?,?,?)"));
   return insert
-      .Args(member.name(), member.role(), member.worker_id(), key_sha256, member.joined_unix_ms(),
-            member.until_unix_ms(), member.revoked_unix_ms())
+      .Args(member.name(), member.role(), member.worker_id(), row.key_sha256,
+            member.joined_unix_ms(), member.until_unix_ms(), member.revoked_unix_ms(),
+            row.token_sha256)
       .Run();
 }
 
 Status Members::Store(const Row& row, Written* written) {
   LH_RETURN_IF_ERROR(journal_->Write(
-      database_, [&] { return Insert(row.status, row.key_sha256); }, written));
+      database_, [&] { return Insert(row); }, written));
   const std::lock_guard lock(rows_mutex_);
   rows_[row.status.name()] = row;
   return absl::OkStatus();

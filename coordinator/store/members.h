@@ -39,6 +39,13 @@ inline constexpr absl::Duration kMembersKept = absl::Hours(24 * 90);
 inline constexpr int64_t kAnyNumber = -1;  // a join token that may be used any number of times
 // Every join token ends. The longest life of one, and that of one for which nobody says a life.
 inline constexpr absl::Duration kLongestTokenLife = absl::Hours(24 * 30);
+// The same of a token that limits how many members it has at a time.
+inline constexpr absl::Duration kLongestGroupTokenLife = absl::Hours(24 * 400);
+// How long a certificate of such a member lasts. Members renew theirs, so this is how long one that
+// is gone takes up room.
+inline constexpr absl::Duration kGroupMemberLife = absl::Hours(1);
+// Digits of a token's SHA-256 by which people name the token.
+inline constexpr size_t kTokenIdDigits = 12;
 inline constexpr absl::Duration kDefaultTokenLife = absl::Hours(1);
 
 // The request of a joining member.
@@ -58,11 +65,19 @@ class Members {
   // Adds a token that may be used `uses` times (kAnyNumber: any number of times) before `until`.
   // kInvalidArgument: `until` is not after `now`, or more than kLongestTokenLife after it.
   // kResourceExhausted: there are too many tokens.
+  // `most_members` above 0: the token is for a group of machines that come and go. At most so many
+  // of those who joined with it are members at a time; `until` may be kLongestGroupTokenLife after
+  // `now`; members have certificates of kGroupMemberLife.
   // `written`: gets the change; may be null.
   // `once`: set for a call that may be made again, whose earlier token then goes
   // (token_requests.h); `repeated`: gets whether there was one, and may be null.
   Status AddToken(const JoinToken& token, int64_t uses, absl::Time until, absl::Time now,
-                  Written* written = nullptr, const Once& once = {}, bool* repeated = nullptr);
+                  Written* written = nullptr, const Once& once = {}, bool* repeated = nullptr,
+                  uint32_t most_members = 0);
+  // Returns the tokens with which somebody may join at `now`, by their end.
+  StatusOr<std::vector<v1::TokenStatus>> ListTokens(absl::Time now);
+  // Removes the token with this id (v1::TokenStatus). Its members stay. kNotFound: there is none.
+  Status RevokeToken(const std::string& id, absl::Time now, Written* written = nullptr);
   // Returns until when a token may be used; nullopt: there is no such token, or it is used up.
   StatusOr<std::optional<absl::Time>> TokenUntil(std::string_view secret);
   // Makes a member whose certificate is valid until `until`, and uses up one use of the token. A
@@ -70,9 +85,13 @@ class Members {
   // certificate has expired goes to the new key. kUnauthenticated: no such token, or it is used up
   // or expired. kPermissionDenied: the token is for another role, or the key is that of a member
   // that was revoked or forgotten. kAlreadyExists: another key has this worker id.
-  // kInvalidArgument: not a valid member. kResourceExhausted: too many members.
+  // kInvalidArgument: not a valid member. kResourceExhausted: too many members, or as many as the
+  // token allows at a time.
   StatusOr<Member> Join(std::string_view secret, const JoinWish& wish, absl::Time now,
                         absl::Time until);
+  // Returns how long a certificate for this member shall last: `usual`, but at most
+  // kGroupMemberLife for one whose token limits its members.
+  absl::Duration LifeFor(const std::string& name, absl::Duration usual) const;
   // Records until when a member's newest certificate is valid. kNotFound: no such member.
   Status Renew(const std::string& name, absl::Time until);
   // Checks that there is a member with this name, role, worker id and key, and that it was not
@@ -95,13 +114,18 @@ class Members {
   struct Row {
     v1::MemberStatus status;
     std::string key_sha256;
+    std::string token_sha256;  // the token that it joined with, if that limits its members
   };
   Status Load();
-  Status CheckToken(std::string_view secret, Role wanted, bool again, absl::Time now);
-  // Uses the token, and returns the new member's status.
-  StatusOr<v1::MemberStatus> StatusFor(std::string_view secret, const JoinWish& wish,
-                                       absl::Time now);
-  Status Insert(const v1::MemberStatus& member, const std::string& key_sha256);
+  // Uses the token. Returns its SHA-256 if it limits its members, else "". `known`: the row of
+  // somebody who joins again, which costs no use; null: somebody new.
+  StatusOr<std::string> UseToken(std::string_view secret, Role wanted, const Row* known,
+                                 absl::Time now);
+  // Counts who has joined with this token and is a member.
+  uint32_t MembersOf(std::string_view token_sha256, absl::Time now) const;
+  // Uses the token, and returns the new member's row.
+  StatusOr<Row> RowFor(std::string_view secret, const JoinWish& wish, absl::Time now);
+  Status Insert(const Row& row);
   Status Store(const Row& row, Written* written = nullptr);
   StatusOr<std::string> FreeName(const std::string& wished);
   StatusOr<bool> IsFormer(std::string_view column, const std::string& value);

@@ -127,6 +127,14 @@ CREATE TABLE requests(                   -- calls that were answered, by the id 
   PRIMARY KEY(owner, id)) WITHOUT ROWID;
 )sql";
 
+// What version 9 has beside version 8.
+constexpr char kSince9[] = R"sql(
+ALTER TABLE join_tokens ADD COLUMN
+  most_members INTEGER NOT NULL DEFAULT 0; -- of those who joined with it, at a time; 0: no limit
+ALTER TABLE members ADD COLUMN
+  token_sha256 TEXT NOT NULL DEFAULT '';   -- of the token it joined with, if that has such a limit
+)sql";
+
 Status CheckIdentity(const std::string& path, uint32_t application_id, uint32_t version) {
   if (application_id != kStoreApplicationId) {
     return FailedPrecondition(
@@ -181,8 +189,8 @@ Status Create(const std::string& path) {
         sqlite::Database::Open(temporary, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
     LH_RETURN_IF_ERROR(database.Execute(
         fmt::format("PRAGMA synchronous=FULL; BEGIN; PRAGMA application_id={}; PRAGMA "
-                    "user_version={}; {} {} {} COMMIT; PRAGMA journal_mode=WAL;",
-                    kStoreApplicationId, kStoreSchemaVersion, kSchema, kSince7, kSince8)));
+                    "user_version={}; {} {} {} {} COMMIT; PRAGMA journal_mode=WAL;",
+                    kStoreApplicationId, kStoreSchemaVersion, kSchema, kSince7, kSince8, kSince9)));
   }
   // It will hold the secrets of runs; SQLite gives its log the same mode.
   if (::chmod(temporary.c_str(), 0600) != 0) {
@@ -204,9 +212,10 @@ Status Migrate(sqlite::Database& database, const std::string& path, int64_t vers
           ? ""
           : fmt::format("{} UPDATE join_tokens SET until_unix_ms={} WHERE until_unix_ms=0;",
                         kSince7, until);
+  const std::string to_8 = version >= 8 ? "" : kSince8;
   const Status status = database.Transact([&] {
     return database.Execute(
-        fmt::format("{} {} PRAGMA user_version={}", to_7, kSince8, kStoreSchemaVersion));
+        fmt::format("{} {} {} PRAGMA user_version={}", to_7, to_8, kSince9, kStoreSchemaVersion));
   });
   // A table is not there, or one is that should not be.
   return absl::IsInternal(status) ? DamagedStore(path, Message(status)) : status;

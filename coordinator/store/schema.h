@@ -12,7 +12,7 @@
 namespace longhaul::coordinator {
 
 inline constexpr uint32_t kStoreApplicationId = 0x4C484331;  // "LHC1"
-inline constexpr uint32_t kStoreSchemaVersion = 8;
+inline constexpr uint32_t kStoreSchemaVersion = 9;
 // The oldest version that is brought to the present one when it is opened.
 inline constexpr uint32_t kOldestStoreSchemaVersion = 6;
 

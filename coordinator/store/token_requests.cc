@@ -11,7 +11,8 @@ constexpr absl::Duration kTokensNoted = absl::Hours(24);
 Status TakeBack(const std::string& secret_sha256, int64_t uses, sqlite::Database* database) {
   LH_ASSIGN_OR_RETURN(
       sqlite::Statement find,
-      database->Prepare("SELECT 1 FROM join_tokens WHERE secret_sha256=? AND uses_left=?"));
+      database->Prepare("SELECT 1 FROM join_tokens WHERE secret_sha256=?1 AND uses_left=?2 AND "
+                        "NOT EXISTS(SELECT 1 FROM members WHERE token_sha256=?1)"));
   LH_ASSIGN_OR_RETURN(const bool is_unused, find.Args(secret_sha256, uses).Next());
   if (!is_unused) {
     return absl::FailedPreconditionError(

@@ -3,6 +3,13 @@ attributes for tests/docs/guide_test.py. The site has neither.
 """
 import pathlib
 import re
+import sys
+
+from mkdocs.structure.files import File
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import diagrams  # noqa: E402
+import messages  # noqa: E402
 
 LINK = re.compile(r"(?<!`)\[([^\]\n]*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w+)[ \t]+([^\n]*)$", re.MULTILINE)
@@ -30,8 +37,20 @@ def on_page_markdown(markdown, page, config, files):
         # A file of the repository that the site does not have: its name alone.
         return f"{text} (`{path.relative_to(docs.parent)}`)"
 
+    def block(part):
+        return diagrams.replace(part) if part.startswith("```mermaid") else FENCE.sub(fence, part)
+
     parts = re.split(r"(^```.*?^```[ \t]*$)", markdown, flags=re.MULTILINE | re.DOTALL)
-    return "".join(FENCE.sub(fence, part) if part.startswith("```") else LINK.sub(link, part) for part in parts)
+    return "".join(block(part) if part.startswith("```") else LINK.sub(link, part) for part in parts)
+
+
+def on_files(files, config):
+    """Pages that are made of the sources, as far as the navigation has them."""
+    root = pathlib.Path(config["docs_dir"]).resolve().parent
+    for name, make in messages.PAGES.items():
+        if name in str(config["nav"]):
+            files.append(File.generated(config, name, content=make(root)))
+    return files
 
 
 def on_config(config):

@@ -21,6 +21,7 @@
 #include "transport/collective/taco/coder.h"
 #include "transport/collective/zip/coder.h"
 #include "transport/relay/ticket.h"
+#include "worker/pipeline/input_recorder.h"
 
 namespace longhaul {
 namespace {
@@ -62,6 +63,16 @@ void PutStageMessages(const Corpus& corpus) {
   corpus.Put("wire_messages", "transfer", EncodeTransferWord({.may_go_to = 1 << 20}));
   corpus.Put("wire_messages", "refused-transfer",
              EncodeTransferWord({.refusal = "the disk has no room for it"}));
+}
+
+void PutRecording(const Corpus& corpus) {
+  worker::InputRecorder recorder(Step{0});
+  const std::vector<std::byte> body(40, std::byte{7});
+  recorder.Add({.step = Step{1}, .microbatch = Microbatch{2}}, body);
+  recorder.Add({.step = Step{2}}, {});
+  const std::vector<std::byte> bytes = recorder.Cut(Step{2}).bytes;
+  corpus.Put("recording", "two_messages", bytes);
+  corpus.Put("recording", "refused-cut", std::span(bytes).first(bytes.size() - 1));
 }
 
 // stream_fuzz.cc: u8 size of a piece, the piece.
@@ -178,6 +189,7 @@ void PutPayloads(const Corpus& corpus) {
 void PutPeers(const Corpus& corpus) {
   PutTickets(corpus);
   PutStageMessages(corpus);
+  PutRecording(corpus);
   PutStreams(corpus);
   PutSealed(corpus);
   PutMachines(corpus);

@@ -13,6 +13,7 @@
 #include "base/fuzz/target.h"
 #include "coordinator/http/dashboard_server.h"
 #include "tests/fuzz/local_peer.h"
+#include "tests/unit/coordinator/http/fake_changes.h"
 #include "tests/unit/coordinator/http/fake_source.h"
 
 namespace longhaul::coordinator {
@@ -22,12 +23,14 @@ namespace {
 struct FuzzedDashboard {
   FuzzedDashboard() {
     source.AddStep(2.5);
-    server = DashboardServer::Start(
-                 {.listen = "127.0.0.1:0", .reports = "/nonexistent", .version = "1"}, &source)
-                 .value();
+    server =
+        DashboardServer::Start({.listen = "127.0.0.1:0", .reports = "/nonexistent", .version = "1"},
+                               &source, &changes)
+            .value();
     port = ParseHostPort(server->address())->port;
   }
   FakeSource source;
+  FakeChanges changes;
   std::unique_ptr<DashboardServer> server;
   uint16_t port = 0;
 };

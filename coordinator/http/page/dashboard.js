@@ -1,11 +1,16 @@
 // The page: which view is shown, and what each news changes.
-import { firstRun, placeOf } from './early.js';
+import { comparedOf, firstRun, placeOf } from './early.js';
 import { Live, ask, latest } from './live.js';
 import { Charts } from './charts.js';
 import { Timeline } from './timeline.js';
 import { Workers } from './workers.js';
 import { pipeline } from './pipeline.js';
-import { bytes, clock, element, grouped, moment, percent, pill, replace, seconds, significant, tone } from './format.js';
+import { Compare } from './compare.js';
+import { MapCard, flows } from './linkmap.js';
+import { command, joining } from './joining.js';
+import { RunActions, askForKey, askToSubmit, sessionButton } from './actions.js';
+import { comeBack, onSession } from './session.js';
+import { bytes, clock, element, grouped, moment, pill, rate, replace, seconds, significant, tone } from './format.js';
 
 const find = (id) => document.getElementById(id);
 const main = find('main');
@@ -58,11 +63,22 @@ function checkpointRow(one) {
     element('td', {}, one.detail));
 }
 
+// Workers of a run in the order of its stages, and what goes between them.
+function mapOf(run) {
+  const links = run.links.map((link) => ({ from: link.from_worker, to: link.to_worker, rate: link.goodput_bits_per_second,
+    tone: tone(link.state) === 'good' ? '' : tone(link.state), codec: link.codec, kind: link.kind }));
+  const named = [...run.stages].sort((a, b) => a.replica - b.replica || a.stage - b.stage).map((stage) => stage.worker_name);
+  const names = [...new Set([...named, ...links.flatMap((link) => [link.from, link.to])])];
+  return [names, flows(links, (link) => `${link.from} to ${link.to}: ${link.kind}, ${link.codec}, ${rate(link.rate)}`)];
+}
+
 class RunView {
   constructor(run) {
     this.run = run;
     this.charts = new Charts(run, fail);
     this.timeline = new Timeline(run);
+    this.actions = new RunActions(run, fail);
+    this.map = new MapCard('Links', 'arrows as wide as what goes through them now');
     this.summary = element('div', {}, element('h1', {}, run));
     this.pipeline = element('section', { class: 'card' });
     this.samples = element('div', { id: 'samples' });
@@ -70,7 +86,8 @@ class RunView {
     this.events = element('ol', { class: 'events', id: 'events', tabindex: 0, 'aria-label': 'Events, newest first' });
     this.sequence = 0;
     const heads = ['Step', 'State', 'Written', 'Size', 'Files held twice', 'With the coordinator', ''];
-    this.node = element('div', {}, this.summary, element('div', { class: 'gap' }, this.charts.node), this.samples, this.pipeline, this.timeline.node,
+    this.node = element('div', { class: 'run-view' }, element('div', { class: 'first' }, this.actions.node, this.summary), this.pipeline, this.map.node,
+      element('div', { class: 'gap' }, this.charts.node), this.samples, this.timeline.node,
       element('section', { class: 'card', 'aria-label': 'Checkpoints' }, element('div', { class: 'head' }, element('h2', {}, 'Checkpoints')),
         element('div', { class: 'scroll' }, element('table', { id: 'checkpoints' },
           element('thead', {}, element('tr', {}, heads.map((name) => element('th', { scope: 'col' }, name)))), this.checkpoints))),
@@ -82,6 +99,8 @@ class RunView {
     this.summary = replace(this.summary, summary(detail));
     this.samples = replace(this.samples, samples(detail));
     this.pipeline = replace(this.pipeline, pipeline(detail));
+    this.actions.show(run.state);
+    this.map.show(...mapOf(run));
     const first = !this.shown;
     this.shown = true;
     const drawn = this.charts.update(run.step, run.epoch);
@@ -116,6 +135,7 @@ class RunView {
   });
 
   close() {
+    this.map.close();
     this.charts.close();
     this.timeline.close();
   }
@@ -136,7 +156,7 @@ class Reports {
   async load() {
     const { reports } = await ask('reports');
     this.list.replaceChildren(...(reports.length ? reports.map((one) => element('li', {},
-      element('a', { href: `/report?${new URLSearchParams({ name: one.name })}`, target: '_blank', rel: 'noopener' }, one.name),
+      element('a', { href: `/report?${new URLSearchParams({ name: one.name, ticket: one.ticket })}`, target: '_blank', rel: 'noopener' }, one.name),
       element('span', { class: 'muted' }, ` ${moment(one.modified_unix_ms)}`)))
       : [element('li', { class: 'muted' }, 'None. Start the coordinator with --reports FOLDER, where results of sweeps lie.')]));
   }
@@ -144,8 +164,21 @@ class Reports {
   close() {}
 }
 
+// What a new installation shows: how to get a worker, and then a run.
 class NoRuns {
-  node = element('div', {}, element('h1', {}, 'No runs yet'), element('p', { class: 'muted' }, 'Submit one with `longhaul submit run.yaml`; it appears here by itself.'));
+  constructor() {
+    this.workers = element('p', { class: 'muted', id: 'who-is-there' });
+    const submit = element('div', {});
+    this.joining = joining('Add a worker', (text) => submit.replaceChildren(command(text)));
+    this.node = element('div', {}, element('h1', {}, 'No runs yet'), this.workers, this.joining,
+      element('section', { class: 'card', 'aria-label': 'Submit a run' }, element('div', { class: 'head' }, element('h2', {}, 'Submit a run')),
+        submit, element('p', { class: 'muted' }, 'It appears here by itself. A run waits until there are as many workers as it has stages.')));
+  }
+
+  show({ connected, known }) {
+    this.workers.textContent = connected ? `${grouped(connected)} of ${grouped(known)} workers are connected.` : 'There is no worker yet. Start one with the first command.';
+  }
+
   close() {}
 }
 
@@ -162,6 +195,7 @@ class NoSuchRun {
 // ---- Which view -------------------------------------------------------------------
 let view = null;
 let runs = [];
+let news = null; // the newest overview
 let place = '';
 
 function fail(error) {
@@ -182,14 +216,16 @@ function go() {
   const { view: name, run: named } = placeOf(location.hash);
   if (name === 'main') return; // the link that skips what stands before the content
   const run = name === 'runs' ? firstRun(runs) : named;
-  const wanted = name === 'workers' || name === 'reports' ? name : `run ${run ?? ''}`;
+  const wanted = name === 'compare' ? location.hash : name === 'workers' || name === 'reports' ? name : `run ${run ?? ''}`;
   document.querySelectorAll('[data-view]').forEach((link) => {
-    if (link.dataset.view === (wanted.startsWith('run ') ? 'runs' : wanted)) link.setAttribute('aria-current', 'page');
+    if (link.dataset.view === (wanted.startsWith('run ') ? 'runs' : name)) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   });
   if (wanted === place) return;
   place = wanted;
-  open(name === 'workers' ? new Workers() : name === 'reports' ? new Reports() : run ? new RunView(run) : new NoRuns());
+  open(name === 'workers' ? new Workers() : name === 'reports' ? new Reports() : name === 'compare' ? new Compare(comparedOf(location.hash), () => runs, fail)
+    : run ? new RunView(run) : new NoRuns());
+  if (news && view instanceof NoRuns) view.show(news.workers);
   live.follow(view instanceof RunView ? run : null);
   list();
 }
@@ -200,8 +236,15 @@ function noteGone() {
   const there = runs.some((run) => run.run_id === view.run || run.name === view.run);
   if (there === view instanceof RunView) return;
   // Where the address names no run, the next one is shown.
-  if (there || placeOf(location.hash).view === 'runs') place = '';
-  else open(new NoSuchRun(view.run));
+  if (there || placeOf(location.hash).view === 'runs') {
+    place = '';
+    return;
+  }
+  // The list may be older than a run that was submitted just now.
+  const missed = view;
+  ask('run', { run: missed.run }).catch((error) => {
+    if (error.status === 404 && view === missed) open(new NoSuchRun(missed.run));
+  });
 }
 
 function list() {
@@ -219,19 +262,23 @@ function list() {
 }
 
 const live = new Live({
-  overview(news) {
+  overview(newest) {
+    news = newest;
     runs = news.runs;
     find('version').textContent = news.version;
     find('worker-count').textContent = `${grouped(news.workers.connected)}/${grouped(news.workers.known)}`;
+    find('no-workers').hidden = news.workers.connected > 0 || runs.length === 0;
     list();
+    if (view instanceof NoRuns) view.show(news.workers);
     noteGone();
     if (place === 'run ' || place === '') go();
   },
-  run(news) {
-    if (view instanceof RunView) view.show(news).catch(fail);
+  run(detail) {
+    if (view instanceof RunView) view.show(detail).catch(fail);
   },
   state(state) {
-    const text = state === 'live' ? 'live' : 'reconnecting';
+    if (state === 'refused' && !document.querySelector('dialog')) askForKey();
+    const text = { live: 'live', refused: 'sign in' }[state] ?? 'reconnecting';
     const pillNode = find('connection');
     if (pillNode.textContent === text) return;
     pillNode.textContent = text;
@@ -259,8 +306,9 @@ find('theme').addEventListener('click', switchTheme);
 find('run-filter').addEventListener('input', list);
 addEventListener('hashchange', go);
 addEventListener('keydown', (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input')) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, textarea, select, dialog')) return;
   if (event.key === 't') switchTheme();
+  if (event.key === 'c') location.hash = '#compare';
   if (event.key === 'r') location.hash = '#runs';
   if (event.key === 'w') location.hash = '#workers';
   if (event.key === '/') {
@@ -268,6 +316,10 @@ addEventListener('keydown', (event) => {
     (document.querySelector('main input') ?? find('run-filter')).focus();
   }
 });
+find('theme').before(sessionButton());
+find('submit').addEventListener('click', () => askToSubmit(null).catch(fail));
+onSession(() => live.follow(view instanceof RunView ? view.run : null));
 paint();
-if (location.hash.startsWith('#run/') || location.hash.startsWith('#workers') || location.hash.startsWith('#reports')) go();
+if (/^#(run\/|compare|workers|reports)/.test(location.hash)) go();
 else live.follow(null);
+comeBack();

@@ -20,6 +20,11 @@ export function placeOf(hash) {
   return { view, run: view === 'run' ? decoded(run ?? '') : undefined };
 }
 
+// The runs that an address of the form #compare/ID,ID names.
+export function comparedOf(hash) {
+  return (hash.split('/')[1] ?? '').split(',').filter(Boolean).map(decoded);
+}
+
 let early = (async () => {
   const { view, run } = placeOf(location.hash);
   if (view !== 'run' && view !== 'runs') return null;

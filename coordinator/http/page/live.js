@@ -1,11 +1,8 @@
 // The stream of news, and questions to the API.
 
-export async function ask(path, parameters = {}) {
-  const reply = await fetch(`/api/${path}?${new URLSearchParams(parameters)}`);
-  const body = await reply.json();
-  if (!reply.ok) throw new Error(body.error);
-  return body;
-}
+import { headers } from './session.js';
+
+export { ask } from './session.js';
 
 // Does one piece of work at a time, with the newest arguments; what comes meanwhile is done afterwards.
 export function latest(work) {
@@ -47,27 +44,48 @@ export class Live {
   }
 
   #open() {
-    this.source?.close();
+    this.call?.abort();
     clearTimeout(this.retry);
     this.heard = performance.now();
-    const source = new EventSource(`/api/live?${new URLSearchParams(this.run ? { run: this.run } : {})}`);
-    this.source = source;
-    const take = (name) => source.addEventListener(name, (message) => {
-      this.heard = performance.now();
-      this.on.state('live');
-      if (name !== 'alive') this.on[name](JSON.parse(message.data));
-    });
-    ['overview', 'run', 'alive'].forEach(take);
-    source.onerror = () => {
-      if (source !== this.source) return;
-      source.close();
+    const call = new AbortController();
+    this.call = call;
+    this.#read(call).catch(() => null).then(() => {
+      if (call !== this.call || call.signal.aborted) return;
       this.on.state('reconnecting');
       this.retry = setTimeout(() => this.#open(), Live.RETRY_MS);
-    };
+    });
+  }
+
+  // Reads the stream to its end. Not EventSource, which cannot send a key.
+  async #read(call) {
+    const reply = await fetch(`/api/live?${new URLSearchParams(this.run ? { run: this.run } : {})}`,
+      { headers: headers(), signal: call.signal });
+    if (reply.status === 401) {
+      call.abort(); // until somebody signs in
+      this.on.state('refused');
+      return;
+    }
+    if (!reply.ok) return;
+    const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = '';
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      if (call !== this.call) return;
+      const frames = (rest + piece.value).split('\n\n');
+      rest = frames.pop();
+      frames.forEach((frame) => this.#take(frame));
+    }
+  }
+
+  #take(frame) {
+    const [, name, data] = frame.match(/^event: (\w+)\ndata: (.*)$/) ?? [];
+    if (!name) return;
+    this.heard = performance.now();
+    this.on.state('live');
+    if (name !== 'alive') this.on[name](JSON.parse(data));
   }
 
   #watch() {
-    if (!this.source || this.source.readyState === EventSource.CLOSED) return;
+    if (!this.call || this.call.signal.aborted) return;
     if (performance.now() - this.heard < Live.SILENCE_MS) return;
     this.on.state('reconnecting');
     this.#open();

@@ -1,5 +1,7 @@
 // Workers, and who reaches whom.
 import { ask } from './live.js';
+import { MapCard, flows } from './linkmap.js';
+import { joining } from './joining.js';
 import { bytes, colour, element, grouped, pill, rate, replace, seconds } from './format.js';
 
 const PAGE = 100, REFRESH_MS = 1000, CUT_ROWS = 200, MATRIX_SIDE = 520;
@@ -18,8 +20,11 @@ export class Workers {
     this.canvas = element('canvas', { role: 'img', 'aria-label': 'Who reaches whom' });
     this.hint = element('div', { class: 'hint' }, 'Point at a pair.');
     this.pairs = element('div', { class: 'scroll' });
+    this.adding = element('details', {}, element('summary', {}, 'Add a worker'), joining('Add a worker'));
+    this.map = new MapCard('Map', 'arrows as wide as the rate that was measured');
     this.node = element('div', {},
       element('h1', {}, 'Workers'), this.count,
+      this.adding, this.map.node,
       element('section', { class: 'card', 'aria-label': 'Workers' },
         element('div', { class: 'head' }, this.filter, element('span', { class: 'spring' }), element('span', { class: 'pager' }, this.back, this.where, this.next)),
         element('div', { class: 'scroll' }, element('table', { id: 'workers' },
@@ -33,6 +38,7 @@ export class Workers {
   }
 
   close() {
+    this.map.close();
     clearInterval(this.timer);
     this.closed = true;
   }
@@ -46,7 +52,12 @@ export class Workers {
       const text = JSON.stringify(reply.links) + reply.workers.map((one) => one.name + one.cannot_talk_to.length).join();
       this.workers = reply.workers;
       this.links = reply.links;
+      if (!this.loaded && !reply.workers.some((one) => one.connected)) this.adding.open = true;
+      this.loaded = true;
       this.#table();
+      this.map.show(reply.workers.filter((one) => one.connected).map((one) => one.name), flows(reply.links
+        .map((link) => ({ from: link.from, to: link.to, rate: link.goodput_bits_per_second, transport: link.transport, late: link.round_trip_seconds })),
+      (link) => `${link.from} to ${link.to}: ${link.rate ? rate(link.rate) : 'rate not measured'}, round trip ${seconds(link.late)} (${link.transport})`));
       if (text !== this.reach) this.#matrix();
       this.reach = text;
       this.failed = false;
@@ -133,7 +144,7 @@ export class Workers {
 
 function row(one) {
   const cell = one.cell ? ` ${one.cell.replica}:${one.cell.stage}` : one.spare ? ' spare' : '';
-  const state = !one.connected ? pill('lost', 'away') : one.left_out_seconds > 0 ? pill('suspect', `left out ${seconds(one.left_out_seconds)}`) : pill('healthy', 'connected');
+  const state = !one.connected ? pill('lost', 'away') : one.left_out_seconds > 365 * 86400 ? pill('lost', 'evicted') : one.left_out_seconds > 0 ? pill('suspect', `left out ${seconds(one.left_out_seconds)}`) : pill('healthy', 'connected');
   const cut = one.cannot_talk_to.length;
   return element('tr', {}, element('td', {}, one.name), element('td', {}, state), element('td', {}, one.host), element('td', {}, one.devices),
     element('td', {}, one.memory_bytes ? bytes(one.memory_bytes) : '–'),

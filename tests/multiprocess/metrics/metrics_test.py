@@ -2,7 +2,7 @@
 
 usage: metrics_test.py SOURCE_DIR BIN_DIR
 
-Dashboards, alert rules and docs/guide/metrics.md name no metric that no daemon has, and the page names all that there
+Dashboards, alert rules and docs/reference/metrics.md name no metric that no daemon has, and the page names all that there
 are. promtool (deploy/setup.sh --test) checks the daemons' pages and the rules; without it these checks are skipped.
 """
 import json
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "training"))
@@ -106,6 +107,12 @@ def check_training(cluster, coordinator, workers):
             assert page.one(f"longhaul_worker_link_{name}", run=run) > then.one(f"longhaul_worker_link_{name}", run=run)
         assert page.one("longhaul_worker_planned_memory_bytes", run=run) > 0
         assert page.one("longhaul_worker_link_credit_frames", run=run) > 0
+    # The coordinator shows them, too, for workers that Prometheus does not reach.
+    through = wait_for("the workers' metrics at the coordinator", lambda: (page := Page(coordinator)) and
+                       len(page.all("longhaul_worker_steps_total", run=run)) == 2 and page)
+    assert {labels["worker"] for labels, _ in through.all("longhaul_worker_steps_total", run=run)} == {"worker1", "worker2"}
+    lacking = pages[0].families - through.families
+    assert not lacking, f"the coordinator does not show {sorted(lacking)}"
     # The first stage knows the norm, the last one the loss.
     assert sum(len(page.all("longhaul_worker_loss")) for page in pages) == 1
     assert sum(len(page.all("longhaul_worker_gradient_norm")) for page in pages) == 1
@@ -137,8 +144,8 @@ def check_names(source, families):
         named = set(NAME.findall(text))
         assert len(named) > 5, path
         assert named <= families, f"{path.name} names metrics that no daemon has: {sorted(named - families)}"
-    documented = set(re.findall(r"^\| `(longhaul_[a-z_]+)", (source / "docs/guide/metrics.md").read_text(), re.MULTILINE))
-    assert documented == families, (f"docs/guide/metrics.md lacks {sorted(families - documented)}, "
+    documented = set(re.findall(r"^\| `(longhaul_[a-z_]+)", (source / "docs/reference/metrics.md").read_text(), re.MULTILINE))
+    assert documented == families, (f"docs/reference/metrics.md lacks {sorted(families - documented)}, "
                                     f"and has {sorted(documented - families)} besides")
 
 
@@ -154,6 +161,29 @@ def check_address(cluster):
         other.terminate()
     refused = subprocess.run([*command, "192.0.2.1:9464"], capture_output=True, text=True, timeout=30, check=False)
     assert refused.returncode == 1 and "cannot serve metrics at 192.0.2.1:9464" in refused.stderr, refused
+    wrong = subprocess.run([*command, "127.0.0.1:0", "--metrics-key", "key.pem"], capture_output=True, text=True,
+                           timeout=30, check=False)
+    assert wrong.returncode == 2 and "--metrics-certificate and --metrics-key belong together" in wrong.stderr, wrong
+
+
+def check_token(cluster):
+    """A daemon that asks for a token gives its metrics to nobody else."""
+    token = cluster.folder / "metrics-token"
+    token.write_text("0123456789abcdef0123456789abcdef\n")
+    token.chmod(0o600)
+    with subprocess.Popen([cluster.programs / "longhaul-coordinator", "--listen", "127.0.0.1:0", "--state-dir",
+                           cluster.folder / "guarded", "--metrics", "127.0.0.1:0", "--metrics-token-file", token],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as other:
+        address = next(found[1] for line in other.stderr if (found := re.search(r"metrics at (http://\S+)", line)))
+        try:
+            Page(address)
+            raise AssertionError("metrics without the token")
+        except urllib.error.HTTPError as error:
+            assert error.code == 401, error
+        request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token.read_text().strip()}"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert b"longhaul_coordinator_info" in answer.read()
+        other.terminate()
 
 
 def check_with_promtool(source, pages):
@@ -196,6 +226,7 @@ def main():
         check_with_promtool(source, pages)
         check_faults(cluster, coordinator)
         check_address(cluster)
+        check_token(cluster)
         print("ok: faults and addresses", flush=True)
 
 

@@ -72,6 +72,10 @@ class FakeSource : public Source {
         rows_, [&](const v1::StepRecord& one) { return one.step() > row.step(); });
     return *rows_.insert(after, row);
   }
+  void SetOwner(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    run_.set_owner(name);
+  }
   void GoBackTo(uint64_t step) {
     const std::lock_guard lock(mutex_);
     run_.set_step(step);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "longhaul/v1/member.pb.h"
+#include "longhaul/v1/observe.pb.h"
 #include "longhaul/v1/standby.pb.h"
 #include "longhaul/v1/worker.pb.h"
 
@@ -23,9 +24,10 @@ TEST(RightsTest, EveryMethodHasARow) {
   v1::Hello worker_proto;
   v1::RunStatus control_proto;
   v1::StoreChange standby_proto;
+  v1::MetricsReply observe_proto;
   std::multiset<std::string> methods, rows;
   for (const char* name : {"ControlService", "WorkerService", "MemberService", "StandbyService",
-                           "SeatService", "WitnessService"}) {
+                           "SeatService", "WitnessService", "ObserveService"}) {
     const auto* service = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(
         std::string("longhaul.v1.") + name);
     ASSERT_NE(service, nullptr) << name;

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <string>
+#include <vector>
 
+#include "base/hash.h"
 #include "coordinator/store/sqlite.h"
 #include "coordinator/store/store.h"
 #include "tests/support/temp_dir.h"
@@ -55,6 +57,92 @@ TEST_F(MembersTest, ATokenIsUsedAsOftenAsItMay) {
   Open();  // as a coordinator that starts again
   EXPECT_EQ(Join(secret, "ann", "3").status().code(), kUnauthenticated);
   EXPECT_EQ(members_->List().size(), 2u);
+}
+
+class GroupTokens : public MembersTest {
+ protected:
+  std::string GroupToken(uint32_t most, absl::Duration life = absl::Hours(24 * 365)) {
+    const JoinToken token = NewJoinToken(Role::kWorker, std::string(64, 'a'));
+    EXPECT_TRUE(
+        members_->AddToken(token, kAnyNumber, kNow + life, kNow, nullptr, {}, nullptr, most).ok());
+    return token.secret;
+  }
+  // Until `kNow` and so many minutes later.
+  static absl::Time After(int64_t minutes) { return kNow + absl::Minutes(minutes); }
+};
+
+TEST_F(GroupTokens, ATokenHasSoManyMembersAtATime) {
+  const std::string secret = GroupToken(2);
+  ASSERT_TRUE(JoinWorker(secret, "one", "1").ok());
+  ASSERT_TRUE(JoinWorker(secret, "two", "2").ok());
+  const Status full = JoinWorker(secret, "three", "3").status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()), HasSubstr("is for 2 members at a time"));
+  // Who is a member may join again, as after an answer that was lost.
+  EXPECT_TRUE(JoinWorker(secret, "two", "2").ok());
+  Open();  // as a coordinator that starts again
+  EXPECT_EQ(JoinWorker(secret, "three", "3").status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(GroupTokens, WhoIsGoneMakesRoom) {
+  const std::string secret = GroupToken(2);
+  const auto join = [&](const std::string& id, absl::Time now) {
+    return members_->Join(secret, {Role::kWorker, "w", id, "key of " + id}, now,
+                          now + absl::Hours(700));
+  };
+  const std::string one = join("one", kNow)->name;
+  ASSERT_TRUE(join("two", kNow).ok());
+  // The first one renews its certificate, the second one is gone.
+  EXPECT_EQ(members_->LifeFor(one, absl::Hours(700)), kGroupMemberLife);
+  ASSERT_TRUE(members_->Renew(one, After(100)).ok());
+  EXPECT_FALSE(join("three", After(59)).ok());
+  EXPECT_TRUE(join("three", After(60)).ok());
+  // Back too late, with its old key: its room is taken.
+  EXPECT_FALSE(join("two", After(61)).ok());
+  ASSERT_TRUE(members_->Revoke(one, After(61)).ok());
+  EXPECT_TRUE(join("two", After(61)).ok());
+}
+
+TEST_F(GroupTokens, OnlyTheirMembersHaveShortCertificates) {
+  const std::string usual = JoinWorker(Token(Role::kWorker, 1), "one", "1")->name;
+  EXPECT_EQ(members_->LifeFor(usual, absl::Hours(700)), absl::Hours(700));
+  const std::string of_group = JoinWorker(GroupToken(1), "two", "2")->name;
+  EXPECT_EQ(members_->LifeFor(of_group, absl::Minutes(1)), absl::Minutes(1));
+  for (const v1::MemberStatus& member : members_->List()) {
+    const absl::Time until = absl::FromUnixMillis(member.until_unix_ms());
+    EXPECT_EQ(until, member.name() == of_group ? kNow + kGroupMemberLife : kUntil) << member.name();
+  }
+}
+
+TEST_F(GroupTokens, TheyMayLastLongerButNotForEver) {
+  const JoinToken token = NewJoinToken(Role::kWorker, std::string(64, 'a'));
+  const auto add = [&](absl::Duration life, uint32_t most) {
+    return members_->AddToken(token, kAnyNumber, kNow + life, kNow, nullptr, {}, nullptr, most);
+  };
+  EXPECT_EQ(add(kLongestGroupTokenLife + absl::Seconds(1), 5).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(add(kLongestTokenLife + absl::Seconds(1), 0).message()),
+              HasSubstr("--members"));
+  EXPECT_TRUE(add(kLongestGroupTokenLife, 5).ok());
+}
+
+TEST_F(GroupTokens, TokensAreListedAndRevoked) {
+  const std::string group = GroupToken(3), once = Token(Role::kUser, 2);
+  ASSERT_TRUE(JoinWorker(group, "one", "1").ok());
+  const std::vector<v1::TokenStatus> tokens = members_->ListTokens(kNow).value();
+  ASSERT_EQ(tokens.size(), 2u);
+  EXPECT_EQ(tokens[0].role(), "user") << "the first to end";
+  EXPECT_EQ(tokens[0].uses_left(), 2);
+  EXPECT_EQ(tokens[1].members_most(), 3u);
+  EXPECT_EQ(tokens[1].members(), 1u);
+  EXPECT_EQ(tokens[1].id(), Sha256Hex(group).substr(0, kTokenIdDigits));
+  EXPECT_TRUE(members_->RevokeToken(tokens[1].id(), kNow).ok());
+  EXPECT_EQ(JoinWorker(group, "two", "2").status().code(), kUnauthenticated);
+  EXPECT_EQ(members_->List().size(), 1u) << "who has joined stays";
+  EXPECT_EQ(members_->RevokeToken(tokens[1].id(), kNow).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(members_->RevokeToken("%", kNow).code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(Join(once, "ann", "9").ok()) << "another token is as it was";
+  EXPECT_TRUE(members_->ListTokens(kUntil).value().empty());
 }
 
 // Nobody got the first one, so it must not stay.

@@ -24,9 +24,17 @@ using ::testing::Not;
 
 const std::string kForEver(48, 'e'), kForAnHour(48, 'h');
 
-// What a coordinator of version 7 has left, with a run.
-void MakeVersion7(const std::string& folder) {
+// What a coordinator of version 8 has left, with a run.
+void MakeVersion8(const std::string& folder) {
   ASSERT_TRUE(OpenStore(folder)->Apply({write::Run{FullRecord("r")}}).ok());
+  Sql(folder,
+      "ALTER TABLE join_tokens DROP COLUMN most_members;"
+      "ALTER TABLE members DROP COLUMN token_sha256; PRAGMA user_version=8;");
+}
+
+// The same of version 7.
+void MakeVersion7(const std::string& folder) {
+  MakeVersion8(folder);
   Sql(folder,
       "DROP TABLE changes; DROP TABLE applied; DROP TABLE terms; DROP TABLE voting;"
       "DROP TABLE requests; PRAGMA user_version=7;");
@@ -58,7 +66,7 @@ TEST(MigrationTest, FromVersion6) {
   const TempDir folder;
   MakeVersion6(folder.path());
   const std::string before = DumpStore(folder.path() + "/store.db");
-  EXPECT_THAT(before, Not(HasSubstr("audit")));
+  EXPECT_THAT(before, Not(HasSubstr("\naudit\n")));
   const absl::Time now = absl::Now();
   {
     const auto store = Store::Open(folder.path());
@@ -79,6 +87,29 @@ TEST(MigrationTest, FromVersion6) {
     EXPECT_EQ(audit->List({})->size(), 1u);
   }
   // It is the present version from now on, and has the tables that a new one has.
+  const TempDir fresh;
+  OpenStore(fresh.path());
+  EXPECT_EQ(Tables(folder), Tables(fresh));
+}
+
+TEST(MigrationTest, FromVersion8) {
+  const TempDir folder;
+  MakeVersion8(folder.path());
+  Sql(folder.path(),
+      "INSERT INTO members VALUES('ann','admin','','k',1,9000000000000,0);"
+      "INSERT INTO join_tokens VALUES('" +
+          Sha256Hex(kForAnHour) + "','user',1,9000000000000);");
+  {
+    const auto store = OpenStore(folder.path());
+    EXPECT_EQ(store->LoadRuns()->runs.size(), 1u);
+    const auto members = Members::Open(folder.path(), &store->journal()).value();
+    EXPECT_EQ(members->List().size(), 1u);
+    // Tokens of before limit nobody.
+    const std::vector<v1::TokenStatus> tokens = members->ListTokens(absl::Now()).value();
+    ASSERT_EQ(tokens.size(), 1u);
+    EXPECT_EQ(tokens[0].members_most(), 0u);
+    EXPECT_EQ(members->LifeFor("ann", absl::Hours(700)), absl::Hours(700));
+  }
   const TempDir fresh;
   OpenStore(fresh.path());
   EXPECT_EQ(Tables(folder), Tables(fresh));

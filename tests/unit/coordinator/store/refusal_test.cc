@@ -42,14 +42,14 @@ class RefusalTest : public ::testing::Test {
 };
 
 TEST_F(RefusalTest, NewerSchema) {
-  Sql(folder_.path(), "PRAGMA user_version=9");
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 9");
+  Sql(folder_.path(), "PRAGMA user_version=10");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 10");
 }
 
 TEST_F(RefusalTest, OlderSchema) {
   Sql(folder_.path(), "PRAGMA user_version=5");
   ExpectRefused(absl::StatusCode::kFailedPrecondition,
-                "has schema version 5, this coordinator knows versions 6 to 8");
+                "has schema version 5, this coordinator knows versions 6 to 9");
 }
 
 // A store of version 6 that has the tables of version 7 is none.
@@ -68,11 +68,11 @@ TEST_F(RefusalTest, NewerSchemaInTheLog) {
   sqlite3* database = nullptr;
   ASSERT_EQ(sqlite3_open(path().c_str(), &database), SQLITE_OK);
   sqlite3_db_config(database, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-  ASSERT_EQ(sqlite3_exec(database, "PRAGMA user_version=9", nullptr, nullptr, nullptr), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(database, "PRAGMA user_version=10", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(database);
   const std::string log = *ReadFile(path() + "-wal");
   ASSERT_FALSE(log.empty());
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 9");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 10");
   EXPECT_EQ(*ReadFile(path() + "-wal"), log);
 }
 

@@ -72,6 +72,10 @@ struct Family {
   // If codecs of this family use another codec, which a codec string names behind a '/': the codec
   // string of the default, for strings without a '/'. "": the family uses no other codec.
   std::string_view other = {};
+  // True: codecs of this family are classes of a user's own, as in "python:MODULE:CLASS,key=value".
+  // CodecText.parameters has the class behind the key "class". Keys that are not among `parameters`
+  // are the class's own. The family's name alone is no codec string.
+  bool names_class = false;
   // Makes the codec that wrote a blob, from the whole blob. Only a family whose headers do not
   // identify the codec has this function; its from_header is null. The blob may be hostile.
   StatusOr<CodecPtr> (*from_payload)(const BlobHeader& header,

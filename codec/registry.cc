@@ -15,6 +15,7 @@
 #include "codec/gauss/factory.h"
 #include "codec/plain/factory.h"
 #include "codec/predict/factory.h"
+#include "codec/python/factory.h"
 #include "codec/taco/factory.h"
 #include "codec/tah/factory.h"
 #include "codec/zip/factory.h"
@@ -39,6 +40,7 @@ Status UnknownCodec(std::string_view name) {
 }
 
 Status CheckKeys(const Family& family, const CodecText& text) {
+  if (family.names_class) return absl::OkStatus();
   std::vector<std::string_view> keys;
   for (const Parameter& parameter : family.parameters) keys.push_back(parameter.key);
   for (const auto& [key, value] : text.parameters) {
@@ -64,6 +66,7 @@ std::span<const Family> Families() {
       zip::Row(),
       taco::Row(),
       predict::Row(),
+      python::Row(),
   };
   return families;
 }
@@ -98,7 +101,13 @@ StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text) {
     own = text.substr(0, slash);
     other = slash == std::string_view::npos ? family->other : text.substr(slash + 1);
   }
+  std::string with_key;
+  if (family != nullptr && family->names_class && own.size() > family->name.size() + 1) {
+    with_key = fmt::format("{}:class={}", family->name, own.substr(family->name.size() + 1));
+    own = with_key;
+  }
   LH_ASSIGN_OR_RETURN(CodecText parts, SplitCodecString(own));
+  if (!with_key.empty()) parts.text = text;
   parts.other = other;
   family = FindFamily(parts.name);
   if (family == nullptr) return UnknownCodec(parts.name);

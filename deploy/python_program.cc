@@ -1,7 +1,9 @@
 #include "deploy/python_program.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -9,7 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "deploy/cluster/process.h"
+#include "base/spawn.h"
+#include "base/unique_fd.h"
 
 namespace longhaul {
 namespace {
@@ -34,16 +37,36 @@ std::string SourcesVariable(const PythonPart& part) {
   return fmt::format("LONGHAUL_{}_SOURCES", name);
 }
 
-// The last line of what a Python that cannot import says: "ModuleNotFoundError: ...".
+// What a Python that cannot import says: "ModuleNotFoundError: ...".
 std::string Lacks(const PythonPart& part, const std::string& python) {
   // Without the current folder: a file token.py there is not Python's module.
-  const std::string check = "import sys; sys.path[:] = filter(None, sys.path); " + part.check;
-  const Status done = RunTool({python, "-c", check}).status();
-  if (done.ok()) return "";
-  std::string text(Message(done));
-  text.resize(text.find_last_not_of(" \n") + 1);
-  const size_t line = text.find_last_of('\n');
-  return line == std::string::npos ? text : text.substr(line + 1);
+  const std::string check = fmt::format(
+      "import sys; sys.path[:] = filter(None, sys.path)\n"
+      "try:\n {}\nexcept SystemExit as said: sys.exit(print(said, end='') or 1)\n"
+      "except Exception as error: sys.exit(print(type(error).__name__, error, sep=': ', end='') or "
+      "1)",
+      part.check);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return std::string(Message(FromErrno("pipe2", errno)));
+  const UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+  const UniqueFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const StatusOr<pid_t> pid =
+      Spawn({python, "-c", check}, nothing.get(), write_end.get(), ChildGroup::kOurs);
+  if (!pid.ok()) return std::string(Message(pid.status()));
+  write_end.Reset();
+  std::string said;
+  char part_of_it[256];
+  for (ssize_t got = 1; got != 0;) {
+    got = read(read_end.get(), part_of_it, sizeof part_of_it);
+    if (got > 0) said.append(part_of_it, static_cast<size_t>(got));
+    if (got < 0 && errno != EINTR) break;
+  }
+  int status = 0;
+  while (waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
+  return said.empty() ? fmt::format("ended with status {}", status) : said;
 }
 
 StatusOr<fs::path> FindSources(const PythonPart& part, const PythonSearch& search) {
@@ -122,6 +145,10 @@ StatusOr<PythonProgram> FindPythonProgram(const PythonPart& part) {
                            {fs::read_symlink("/proc/self/exe", error), Variable("LONGHAUL_PYTHON"),
                             Variable(SourcesVariable(part)),
                             [&part](const std::string& python) { return Lacks(part, python); }});
+}
+
+PythonPart PythonCodecPart() {
+  return {.name = "codec", .needs = "numpy", .check = "import numpy", .packages = "--data"};
 }
 
 Status RunPythonProgram(const PythonPart& part, const std::vector<std::string>& arguments,

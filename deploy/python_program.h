@@ -1,6 +1,7 @@
-// Runs the parts of `longhaul` that are Python programs: `data` (with `generate`), `sweep`, and the
-// trackers of `steps`. The running program finds the Python sources and a Python interpreter, and
-// replaces itself by the interpreter or starts it (deploy/steps).
+// Runs the parts of longhaul that are Python programs: `data` (with `generate`), `sweep`, the
+// trackers of `steps`, and codecs of a worker that are classes of Python. The running program finds
+// the Python sources and a Python interpreter, and replaces itself by the interpreter or starts it
+// (deploy/steps).
 #pragma once
 
 #include <filesystem>
@@ -41,6 +42,9 @@ struct PythonProgram {
 // .deps/venv of the checkout or of the installation, then python3 of PATH. kFailedPrecondition: the
 // sources or an interpreter are missing; the message lists the tried paths and how to install them.
 StatusOr<PythonProgram> FindPythonProgram(const PythonPart& part, const PythonSearch& search);
+
+// Codecs that are classes of Python (codec/python/host.h).
+PythonPart PythonCodecPart();
 
 // The same for this process: its file, its environment, and `part.check` run by each interpreter.
 StatusOr<PythonProgram> FindPythonProgram(const PythonPart& part);

@@ -242,6 +242,10 @@ StatusOr<CodecPtr> Parse(const CodecText& text) {
                            text.other);
   }
   LH_ASSIGN_OR_RETURN(CodecPtr other, ParseCodec(text.other));
+  if (FindFamily(other->kind().id)->names_class) {
+    return InvalidArgument("'{}/{}': predict does not code its differences by a class of Python",
+                           text.text, text.other);
+  }
   return Over(params, std::move(other));
 }
 

@@ -15,6 +15,7 @@
 #include "codec/tool/bench_data.h"
 #include "codec/tool/commands.h"
 #include "codec/tool/files.h"
+#include "codec/tool/measure.h"
 
 namespace longhaul::codec {
 namespace {
@@ -73,7 +74,8 @@ struct Sides {
 StatusOr<std::string> Bench(const ToolOptions& options) {
   if (options.device != "cpu") return BenchCuda(options);
   LH_RETURN_IF_ERROR(UseKernelTarget(options.kernels));
-  LH_ASSIGN_OR_RETURN(const auto codec, ParseCodec(options.codec));
+  LH_ASSIGN_OR_RETURN(const BothEnds ends, OpenCodec(options.codec, options.python));
+  const std::shared_ptr<const Codec>& codec = ends.sender;
   ThreadPool pool(options.threads);
   Context context;
   if (options.threads > 1) context.parallel = &pool;
@@ -86,7 +88,7 @@ StatusOr<std::string> Bench(const ToolOptions& options) {
   LH_ASSIGN_OR_RETURN(Encoded encoded, EncodeArray(*codec, in, {}));
   AlignedBuffer workspace(codec->WorkspaceBytes(shape));
   LH_ASSIGN_OR_RETURN(Sides sides, Sides::Make(*codec, shape, options));
-  Status status = codec->Decode(encoded.bytes(), {}, workspace.span(), out.mutable_view());
+  Status status = ends.receiver->Decode(encoded.bytes(), {}, workspace.span(), out.mutable_view());
 
   const auto bytes = static_cast<double>(in.data.size());
   const double copy = MedianSeconds(options.repeats, [&] {
@@ -104,8 +106,8 @@ StatusOr<std::string> Bench(const ToolOptions& options) {
       options.repeats,
       [&] {
         if (status.ok()) {
-          status = codec->Decode(encoded.bytes(), sides.Of(&sides.receiver, context),
-                                 workspace.span(), out.mutable_view());
+          status = ends.receiver->Decode(encoded.bytes(), sides.Of(&sides.receiver, context),
+                                         workspace.span(), out.mutable_view());
         }
       },
       // What teaches is decoded once.

@@ -78,24 +78,24 @@ Status SendPrevious(const Codec& codec, const ToolOptions& options, const Shape&
 }  // namespace
 
 StatusOr<std::string> EncodeFile(const ToolOptions& options) {
-  LH_ASSIGN_OR_RETURN(const auto codec, ParseCodec(options.codec));
+  LH_ASSIGN_OR_RETURN(const BothEnds codec, OpenCodec(options.codec, options.python));
   LH_ASSIGN_OR_RETURN(const NpyArray array, ReadInput(options.input, options.dtype));
   Context context;
   context.seed = options.seed;
-  LH_ASSIGN_OR_RETURN(const Encoded encoded, EncodeArray(*codec, array, context));
+  LH_ASSIGN_OR_RETURN(const Encoded encoded, EncodeArray(*codec.sender, array, context));
   const std::span<const std::byte> blob = encoded.bytes();
   LH_RETURN_IF_ERROR(
       WriteFileAtomic(options.output, {reinterpret_cast<const char*>(blob.data()), blob.size()}));
   if (options.json) {
-    return Dump({{"codec", codec->name()},
+    return Dump({{"codec", codec.sender->name()},
                  {"bytes", blob.size()},
                  {"bits_per_element", BitsPerElement(blob.size(), array.shape)},
                  {"nonfinite_tiles", encoded.result.nonfinite_tiles}});
   }
   std::string text =
       fmt::format("{}: {} of {} as {}, {} bytes, {:.3f} bits an element\n", options.output,
-                  FormatShape(array.shape), ToString(array.dtype), codec->name(), blob.size(),
-                  BitsPerElement(blob.size(), array.shape));
+                  FormatShape(array.shape), ToString(array.dtype), codec.sender->name(),
+                  blob.size(), BitsPerElement(blob.size(), array.shape));
   if (encoded.result.nonfinite_tiles > 0) {
     text += fmt::format("{} tiles have NaN or infinities and decode to NaN\n",
                         encoded.result.nonfinite_tiles);
@@ -163,7 +163,8 @@ StatusOr<std::string> InspectFile(const ToolOptions& options) {
 }
 
 StatusOr<std::string> MeasureError(const ToolOptions& options) {
-  LH_ASSIGN_OR_RETURN(const auto codec, ParseCodec(options.codec));
+  LH_ASSIGN_OR_RETURN(const BothEnds ends, OpenCodec(options.codec, options.python));
+  const std::shared_ptr<const Codec>& codec = ends.sender;
   LH_ASSIGN_OR_RETURN(const NpyArray array, ReadInput(options.input, options.dtype));
   Context context;
   context.seed = options.seed;
@@ -178,7 +179,7 @@ StatusOr<std::string> MeasureError(const ToolOptions& options) {
     of_receiver.messages = &received;
     LH_RETURN_IF_ERROR(SendPrevious(*codec, options, array.shape, context, of_receiver));
   }
-  LH_ASSIGN_OR_RETURN(const Errors errors, MeasureCodec(*codec, array, context, of_receiver));
+  LH_ASSIGN_OR_RETURN(const Errors errors, MeasureCodec(ends, array, context, of_receiver));
   const uint64_t left_out = array.shape.elements() - errors.compared;
   if (options.json) {
     return Dump({{"codec", codec->name()},

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "codec/codec.h"
+#include "codec/python/host.h"
 
 namespace longhaul::codec {
 
@@ -36,6 +37,8 @@ struct ToolOptions {
   std::string kernels;            // instruction set for UseKernelTarget; empty: the best one
   bool summary = false;           // one table over all tensors
   bool json = false;
+  // Runs `codec` and `codecs` that are classes of Python. Null: there are none. Not owned.
+  const python::Host* python = nullptr;
 };
 
 // Returns N of "cuda:N", 0 for "cuda", else nullopt.

@@ -25,13 +25,13 @@ struct Variant {
   std::function<StatusOr<Errors>(const NpyArray& array)> measure;
 };
 
-StatusOr<Variant> OfCodec(const std::string& group, const std::string& text, uint64_t seed) {
-  LH_ASSIGN_OR_RETURN(auto parsed, ParseCodec(text));
-  const std::shared_ptr<const Codec> codec = std::move(parsed);
-  return Variant{group, codec->name(), [codec, seed](const NpyArray& array) {
+StatusOr<Variant> OfCodec(const std::string& group, const std::string& text,
+                          const ToolOptions& options) {
+  LH_ASSIGN_OR_RETURN(const BothEnds codec, OpenCodec(text, options.python));
+  return Variant{group, codec.sender->name(), [codec, seed = options.seed](const NpyArray& array) {
                    Context context;
                    context.seed = seed;
-                   return MeasureCodec(*codec, array, context);
+                   return MeasureCodec(codec, array, context);
                  }};
 }
 
@@ -102,16 +102,17 @@ uint64_t WithABitLess(const Shape& shape, const tah::Params& params) {
 }
 
 StatusOr<std::vector<Variant>> OfCodecs(const std::string& group,
-                                        const std::vector<std::string>& texts, uint64_t seed) {
+                                        const std::vector<std::string>& texts,
+                                        const ToolOptions& options) {
   std::vector<Variant> variants;
   for (const std::string& text : texts) {
-    LH_ASSIGN_OR_RETURN(Variant variant, OfCodec(group, text, seed));
+    LH_ASSIGN_OR_RETURN(Variant variant, OfCodec(group, text, options));
     variants.push_back(std::move(variant));
   }
   return variants;
 }
 
-StatusOr<std::vector<Variant>> Ablations(uint64_t seed) {
+StatusOr<std::vector<Variant>> Ablations(const ToolOptions& options) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> groups = {
       {"tile", {"tah:tile=32", "tah", "tah:tile=128"}},
       {"allocation tile", {"tah", "tah:alloc=256", "tah:alloc=token"}},
@@ -123,7 +124,7 @@ StatusOr<std::vector<Variant>> Ablations(uint64_t seed) {
        {"tah", "tah:rounding=stochastic", "fixed:bits=4", "fixed:bits=4,rounding=stochastic"}}};
   std::vector<Variant> variants;
   for (const auto& [group, texts] : groups) {
-    LH_ASSIGN_OR_RETURN(std::vector<Variant> some, OfCodecs(group, texts, seed));
+    LH_ASSIGN_OR_RETURN(std::vector<Variant> some, OfCodecs(group, texts, options));
     std::ranges::move(some, std::back_inserter(variants));
     if (group == "share of INT4") {
       const tah::Params fifth{.p_65536 = 13107};
@@ -133,7 +134,7 @@ StatusOr<std::vector<Variant>> Ablations(uint64_t seed) {
   }
   const std::string pivot = "pivot to slot 0: on, off";
   for (const auto& [text, tau] : {std::pair{"tah", 2.0f}, std::pair{"tah:tau=0", 0.0f}}) {
-    LH_ASSIGN_OR_RETURN(variants.emplace_back(), OfCodec(pivot, text, seed));
+    LH_ASSIGN_OR_RETURN(variants.emplace_back(), OfCodec(pivot, text, options));
     variants.push_back(OfReference(pivot, variants.back().name + ", no pivot", {.tau = tau},
                                    {.swap_pivot = false}, &WithoutPivots));
   }
@@ -142,7 +143,7 @@ StatusOr<std::vector<Variant>> Ablations(uint64_t seed) {
            {"8 bits of taco", {"taco", "taco:format=e5m2", "taco:format=int8"}},
            {"block of taco",
             {"taco:block=32", "taco:block=64", "taco:block=128", "taco", "taco:block=512"}}}) {
-    LH_ASSIGN_OR_RETURN(std::vector<Variant> some, OfCodecs(group, texts, seed));
+    LH_ASSIGN_OR_RETURN(std::vector<Variant> some, OfCodecs(group, texts, options));
     std::ranges::move(some, std::back_inserter(variants));
   }
   return variants;
@@ -262,12 +263,12 @@ const std::vector<std::string>& DefaultCodecs() {
 StatusOr<std::string> CompareCodecs(const ToolOptions& options) {
   LH_ASSIGN_OR_RETURN(
       const std::vector<Variant> variants,
-      OfCodecs("", options.codecs.empty() ? DefaultCodecs() : options.codecs, options.seed));
+      OfCodecs("", options.codecs.empty() ? DefaultCodecs() : options.codecs, options));
   return Compare(options, variants);
 }
 
 StatusOr<std::string> Ablate(const ToolOptions& options) {
-  LH_ASSIGN_OR_RETURN(const std::vector<Variant> variants, Ablations(options.seed));
+  LH_ASSIGN_OR_RETURN(const std::vector<Variant> variants, Ablations(options));
   return Compare(options, variants);
 }
 

@@ -47,11 +47,20 @@ StatusOr<NpyArray> Widen(const NpyArray& array) {
   return DecodeArray(*none, encoded.bytes(), array.shape, Dtype::kF32);
 }
 
-StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const Context& context,
+StatusOr<BothEnds> OpenCodec(const std::string& text, const python::Host* host) {
+  LH_ASSIGN_OR_RETURN(auto parsed, ParseCodec(text));
+  const std::shared_ptr<const Codec> codec = std::move(parsed);
+  BothEnds ends;
+  LH_ASSIGN_OR_RETURN(ends.sender, python::Ready(host, codec));
+  LH_ASSIGN_OR_RETURN(ends.receiver, python::Ready(host, codec));
+  return ends;
+}
+
+StatusOr<Errors> MeasureCodec(const BothEnds& codec, const NpyArray& array, const Context& context,
                               const Context& of_receiver) {
-  LH_ASSIGN_OR_RETURN(const Encoded encoded, EncodeArray(codec, array, context));
-  LH_ASSIGN_OR_RETURN(const NpyArray decoded,
-                      DecodeArray(codec, encoded.bytes(), array.shape, Dtype::kF32, of_receiver));
+  LH_ASSIGN_OR_RETURN(const Encoded encoded, EncodeArray(*codec.sender, array, context));
+  LH_ASSIGN_OR_RETURN(const NpyArray decoded, DecodeArray(*codec.receiver, encoded.bytes(),
+                                                          array.shape, Dtype::kF32, of_receiver));
   LH_ASSIGN_OR_RETURN(const NpyArray original, Widen(array));
   Errors errors = CompareArrays(Floats(original), Floats(decoded));
   errors.bits_per_element = BitsPerElement(encoded.result.bytes, array.shape);

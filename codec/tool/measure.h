@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 
 #include "base/status.h"
 #include "codec/codec.h"
+#include "codec/python/host.h"
 #include "codec/tool/npy.h"
 
 namespace longhaul::codec {
@@ -26,9 +29,18 @@ double BitsPerElement(size_t bytes, const Shape& shape);
 // Compares two arrays of the same size. Does not set bits_per_element and nonfinite_tiles.
 Errors CompareArrays(std::span<const float> expected, std::span<const float> got);
 
+// A codec at the two ends of a link. These are two objects if it is a class of Python, whose
+// objects may have state, and else one. Never null.
+struct BothEnds {
+  std::shared_ptr<const Codec> sender, receiver;
+};
+// Makes both ends of a codec string. `host` runs classes of Python. Errors: also those of
+// python::Ready.
+StatusOr<BothEnds> OpenCodec(const std::string& text, const python::Host* host);
+
 // Encodes with `context`, decodes with `of_receiver`, and compares. If the codec has state, the two
 // contexts need separate stores.
-StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const Context& context,
+StatusOr<Errors> MeasureCodec(const BothEnds& codec, const NpyArray& array, const Context& context,
                               const Context& of_receiver = {});
 
 // Converts any array to fp32, exactly.

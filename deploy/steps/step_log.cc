@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/spawn.h"
 #include "base/unique_fd.h"
-#include "deploy/spawn.h"
 
 namespace longhaul::cli {
 namespace {
@@ -158,7 +158,7 @@ PythonPart StepsPart(const StepLogTargets& targets) {
       .needs = fmt::format("{}", fmt::join(packages, " and ")),
       .check = fmt::format(
           "import importlib.util as u; lacks = [m for m in '{}'.split() if not u.find_spec(m)]; "
-          "lacks and sys.exit('\\n' + ', '.join(f'no module named {{m}}' for m in lacks))",
+          "lacks and sys.exit(', '.join(f'no module named {{m}}' for m in lacks))",
           fmt::join(packages, " ")),
       .packages = "--log"};
 }

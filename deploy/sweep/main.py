@@ -1,20 +1,24 @@
-"""What `longhaul sweep` becomes (sweep_command.cc): runs the sweep that stands in standard input, prepared."""
+"""What `longhaul sweep` and `longhaul curves` become (sweep_command.cc): runs the sweep that stands in standard input, prepared."""
 import argparse
 import contextlib
+import hashlib
 import json
+import pathlib
 import signal
 import sys
 
+from longhaul_sweep import report
 from longhaul_sweep.cluster import Failed
 from longhaul_sweep.machine import this_machine
 from longhaul_sweep.measure import unmeasured
-from longhaul_sweep.results import Store, count, to_json
+from longhaul_sweep.results import Store, count, last_of, to_json
 from longhaul_sweep.runner import Interrupted, Runner
-from longhaul_sweep.texts import one_line, time_span, whole
+from longhaul_sweep.texts import one_line, size, time_span, whole
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 GREEN, YELLOW, PLAIN = "\033[32m", "\033[33m", "\033[0m"
 COLUMNS = ("point", "state", "tokens/s", "step", "simulated", "bound", "of bound")
+OF_CURVES = ("codecs", "state", "steps", "loss", "validation loss", "without codecs", "bytes a step", "of the first", "step")
 
 
 def interrupt(*_):
@@ -24,10 +28,19 @@ def interrupt(*_):
     raise Interrupted("interrupted; the same command goes on with the points that are left")
 
 
+def modules(names):
+    """What the modules of codecs in the current folder are: changed ones make another sweep."""
+    for name in names:
+        file = pathlib.Path(name.replace(".", "/") + ".py")
+        if file.is_file():
+            yield {"what": f"the module {name}", "text": hashlib.sha256(file.read_bytes()).hexdigest()}
+
+
 def fresh_results(sweep):
     machine = this_machine()
     gpus = f", {machine['gpus']}" if sweep["device"] != "cpu" else ""
-    identity = [*sweep["identity"], {"what": "the machine", "text": f"{machine['cpu']}, {machine['cores']} cores{gpus}"}]
+    identity = [*sweep["identity"], {"what": "the machine", "text": f"{machine['cpu']}, {machine['cores']} cores{gpus}"},
+                *modules(sweep["python_codec"])]
     return {"title": sweep["title"], "version": sweep["version"], "machine": machine, "identity": identity,
             "points": [unmeasured(point, "impossible" if point["impossible"] else "waiting", point["impossible"])
                        for point in sweep["points"]]}
@@ -42,9 +55,28 @@ def row(point):
             time_span(point["simulated_seconds"]) or "-", time_span(bound) or "-", f"{100 * bound / step:.0f}%"]
 
 
-def print_table(points):
+def row_of_curves(point, name, first):
+    """`first`: the first point that is done, against whose bytes those of the others are shown."""
+    if point["state"] != "done":
+        return [name, point["state"], *"-------"]
+    losses = [last_of(point, loss) for loss in ("loss", "validation_loss", "clean_validation_loss")]
+    return [name, "done", str(point["steps"]), *("-" if loss is None else f"{loss:.4f}" for loss in losses),
+            size(point["payload_bytes_per_step"]),
+            f"{100 * point['payload_bytes_per_step'] / (first['payload_bytes_per_step'] or 1):.0f}%", time_span(point["step_seconds"])]
+
+
+def table_of(sweep, results):
+    points = results["points"]
+    if not sweep["curves"]:
+        return [COLUMNS, *map(row, points)]
+    model = report.Model(results)
+    first = next(iter(model.done), None)
+    return [OF_CURVES, *(row_of_curves(point, model.long_name(point), first) for point in points)]
+
+
+def print_table(table):
     """Tab-separated lines to a pipe."""
-    rows = [COLUMNS, *([one_line(cell) for cell in row(point)] for point in points)]
+    rows = [[one_line(cell) for cell in cells] for cells in table]
     if not sys.stdout.isatty():
         print("\n".join("\t".join(cells) for cells in rows))
         return
@@ -62,7 +94,7 @@ def conclude(sweep, store):
     if sweep["json"]:
         print(to_json(store.results), end="")
     else:
-        print_table(points)
+        print_table(table_of(sweep, store.results))
     sys.stdout.flush()
     done, failed, impossible, waiting = (count(store.results, state) for state in ("done", "failed", "impossible", "waiting"))
     print(f"{done} of {len(points)} points done, {failed} failed, {impossible} impossible, {waiting} waiting; "
@@ -71,7 +103,8 @@ def conclude(sweep, store):
 
 
 def run(sweep):
-    with contextlib.closing(Store(sweep["out"], fresh_results(sweep), sweep["retry_failed"])) as store:
+    page = report.curves_page if sweep["curves"] else report.page
+    with contextlib.closing(Store(sweep["out"], fresh_results(sweep), sweep["retry_failed"], page)) as store:
         store.write()
         if store.goes_on:
             print(f"going on: {count(store.results, 'waiting')} of {len(sweep['points'])} points are left", file=sys.stderr)
@@ -87,8 +120,9 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("program", "out", "device"):
         parser.add_argument(f"--{name}", required=True)
-    for name in ("retry-failed", "json"):
+    for name in ("retry-failed", "json", "curves"):
         parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--python-codec", action="append", default=[])
     return vars(parser.parse_args())
 
 

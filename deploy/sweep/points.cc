@@ -193,7 +193,8 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
 }
 
 std::string Describe(const SweepPoint& point, const SweepSpec& sweep) {
-  std::vector<std::string> parts = {RateText(point.rate_bits_per_second)};
+  std::vector<std::string> parts;
+  if (sweep.shaped) parts.push_back(RateText(point.rate_bits_per_second));
   if (sweep.delays.size() > 1 || point.delay > absl::ZeroDuration()) {
     parts.push_back(DelayText(point.delay));
   }

@@ -41,8 +41,8 @@ struct SweepPlan {
 StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_yaml,
                                   std::string_view base_file, const std::vector<std::string>& more);
 
-// Returns "100mbit, 25ms, paper, 1f1b, repeat 2": rate and codecs, the delay if there is one, and
-// of the other values only those in which the points of `sweep` differ.
+// Returns "100mbit, 25ms, paper, 1f1b, repeat 2": codecs, the rate and the delay if there are such,
+// and of the other values only those in which the points of `sweep` differ.
 std::string Describe(const SweepPoint& point, const SweepSpec& sweep);
 
 }  // namespace longhaul::cli

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/device_name.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/version.h"
@@ -117,18 +118,30 @@ json PointJson(const SweepPoint& point, const SweepSpec& sweep) {
 StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interrupt,
                                      const std::string& file,
                                      const std::vector<std::string>& overrides,
-                                     const std::string& device) {
+                                     const std::string& device, bool may_shape) {
   PreparedSweep sweep;
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestFile));
   LH_ASSIGN_OR_RETURN(sweep.spec, ParseSweepSpec(text, file));
-  sweep.base_file = BaseFile(sweep.spec, file);
-  StatusOr<std::string> base_text = ReadFile(sweep.base_file, kLargestFile);
-  LH_RETURN_IF_ERROR(Annotate(base_text.status(), fmt::format("{}: base", file)));
-  sweep.base_text = *std::move(base_text);
+  if (sweep.spec.shaped && !may_shape) {
+    return InvalidArgument(
+        "{}: rates: losses do not depend on them, and nothing shapes links here; leave rates, "
+        "delays, jitter and loss out, or take `longhaul sweep`",
+        file);
+  }
+  if (!sweep.spec.base_text.empty()) {
+    sweep.base_file = file;
+    sweep.base_text = sweep.spec.base_text;
+  } else {
+    sweep.base_file = BaseFile(sweep.spec, file);
+    StatusOr<std::string> base_text = ReadFile(sweep.base_file, kLargestFile);
+    LH_RETURN_IF_ERROR(Annotate(base_text.status(), fmt::format("{}: base", file)));
+    sweep.base_text = *std::move(base_text);
+  }
   LH_ASSIGN_OR_RETURN(sweep.plan,
                       MakeSweepPlan(sweep.spec, sweep.base_text, sweep.base_file, overrides));
+  LH_ASSIGN_OR_RETURN(sweep.devices, ShareDevices(device, sweep.plan.workers));
   // Not a property of points: without a cluster there are none.
-  LH_RETURN_IF_ERROR(CheckRequirements(ThisMachine()));
+  if (sweep.spec.shaped) LH_RETURN_IF_ERROR(CheckRequirements(ThisMachine()));
   LH_ASSIGN_OR_RETURN(const std::string data,
                       CheckData(terminal, interrupt, sweep.base_file, sweep.plan.points));
   sweep.title = sweep.spec.title.empty() ? sweep.plan.base.name : sweep.spec.title;
@@ -146,7 +159,10 @@ std::string ToJson(const PreparedSweep& sweep) {
                          {"version", Version()},
                          {"base_file", sweep.base_file},
                          {"base_text", sweep.base_text},
+                         {"base_within", !sweep.spec.base_text.empty()},
+                         {"shaped", sweep.spec.shaped},
                          {"workers", sweep.plan.workers},
+                         {"devices", sweep.devices},
                          {"warm_up", sweep.spec.warm_up},
                          {"identity", std::move(identity)},
                          {"points", std::move(points)}};

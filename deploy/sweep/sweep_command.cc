@@ -23,8 +23,10 @@ struct SweepOptions {
   std::string out;
   std::string device = "cpu";
   std::vector<std::string> overrides;
+  std::vector<std::string> python_codecs;
   bool keep_going = false;
   bool retry_failed = false;
+  bool curves = false;  // losses alone
 };
 
 PythonPart SweepPart() {
@@ -49,7 +51,7 @@ size_t ListImpossible(const Terminal& terminal, const SweepPlan& plan) {
 StatusOr<int> Sweep(Invocation& invocation, const SweepOptions& options) {
   LH_ASSIGN_OR_RETURN(const PreparedSweep sweep,
                       PrepareSweep(invocation.terminal(), invocation.interrupt(), options.file,
-                                   options.overrides, options.device));
+                                   options.overrides, options.device, !options.curves));
   const size_t impossible = ListImpossible(invocation.terminal(), sweep.plan);
   if (impossible > 0 && !options.keep_going) {
     return FailedPrecondition(
@@ -63,6 +65,10 @@ StatusOr<int> Sweep(Invocation& invocation, const SweepOptions& options) {
       "--out",     options.out,
       "--device",  options.device};
   if (options.retry_failed) arguments.emplace_back("--retry-failed");
+  if (options.curves) arguments.emplace_back("--curves");
+  for (const std::string& module : options.python_codecs) {
+    arguments.insert(arguments.end(), {"--python-codec", module});
+  }
   if (invocation.json()) arguments.emplace_back("--json");
   if (invocation.interrupt().fired()) return absl::CancelledError("interrupted");
   return RunPythonProgram(SweepPart(), arguments, ToJson(sweep));
@@ -101,14 +107,11 @@ void AddPredictionCommand(Program& program) {
 
 }  // namespace
 
-CLI::App* AddSweepCommand(Program& program) {
-  AddPredictionCommand(program);
-  const auto [command, options] = program.AddCommand(
-      "sweep",
-      "Try a run with many links, codecs and schedules on a local cluster of its own, each "
-      "combination a run. Interrupted, the same command goes on. Needs root",
-      Sweep);
-  // It has its own.
+namespace {
+
+// What `sweep` and `curves` both have.
+void AddSweepOptions(CLI::App* command, SweepOptions* options) {
+  // Its cluster is its own.
   for (const char* flag : {"--coordinator", "--token-file"}) {
     command->remove_option(command->get_option(flag));
   }
@@ -128,10 +131,42 @@ CLI::App* AddSweepCommand(Program& program) {
       ->take_all()
       ->allow_extra_args(false);
   AddWorkerDevices(command, &options->device);
+  command
+      ->add_option("--python-codec", options->python_codecs,
+                   "A module of Python whose classes the workers may run as codecs, "
+                   "python:MODULE:CLASS; searched in the current folder first; repeatable")
+      ->type_name("MODULE")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
   command->add_flag("--keep-going", options->keep_going,
                     "Where some points are impossible, run the others");
   command->add_flag("--retry-failed", options->retry_failed,
                     "Run points again that failed when the sweep ran before");
+}
+
+}  // namespace
+
+CLI::App* AddSweepCommand(Program& program) {
+  AddPredictionCommand(program);
+  const auto [command, options] = program.AddCommand(
+      "sweep",
+      "Try a run with many links, codecs and schedules on a local cluster of its own, each "
+      "combination a run. Interrupted, the same command goes on. Needs root, unless FILE has no "
+      "rates",
+      Sweep);
+  AddSweepOptions(command, options);
+  return command;
+}
+
+CLI::App* AddCurvesCommand(Program& program) {
+  const auto [command, options] = program.AddCommand(
+      "curves",
+      "Train a run with several pairs of codecs on this machine, one after the other, and compare "
+      "the losses: a sweep whose FILE has no rates. Interrupted, the same command goes on",
+      Sweep);
+  options->curves = true;
+  AddSweepOptions(command, options);
   return command;
 }
 

@@ -241,12 +241,52 @@ config::TextCheck AtMost(size_t longest) {
   };
 }
 
-Table SweepTable(SweepSpec* spec) {
+// The lines of a mapping in block style, behind as many empty lines as are before it in the file:
+// whoever parses them names places of the file.
+std::string BlockText(std::string_view yaml, const YAML::Mark& begin) {
+  std::string text;
+  int number = 0;
+  for (size_t at = 0; at < yaml.size(); ++number) {
+    const size_t end = std::min(yaml.find('\n', at), yaml.size());
+    const std::string_view line = yaml.substr(at, end - at);
+    at = end + 1;
+    const size_t indent = line.find_first_not_of(" \r");
+    const bool empty = indent == std::string_view::npos || line[indent] == '#';
+    if (number >= begin.line) {
+      if (!empty && indent < static_cast<size_t>(begin.column)) break;
+      text += line;
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+// A run file, or the run itself.
+Field Base(SweepSpec* spec, std::string_view yaml) {
+  constexpr std::string_view kExpected =
+      "a run file such as run.yaml, or the run's keys, each on a line of its own";
+  return config::Custom("base", std::string(kExpected),
+                        [spec, yaml](Reader& reader, const YAML::Node& node,
+                                     const std::string& path, const std::string& wanted) {
+                          if (node.IsMap() && node.Style() != YAML::EmitterStyle::Flow) {
+                            spec->base_text = BlockText(yaml, node.Mark());
+                            return;
+                          }
+                          const auto text = config::ReadScalar(reader, node, path, wanted);
+                          if (!text) return;
+                          if (text->empty() || text->size() > kLongestText) {
+                            reader.FailExpected(node, path, wanted);
+                          } else {
+                            spec->base = *text;
+                          }
+                        });
+}
+
+Table SweepTable(SweepSpec* spec, std::string_view yaml) {
   return {Text("title", &spec->title, "a text for the report", AtMost(200)),
-          Required(Text("base", &spec->base, "a run file such as run.yaml", AtMost(kLongestText))),
+          Required(Base(spec, yaml)),
           Overrides(spec),
-          Required(ParsedList("rates", &spec->rates, "link rates such as [1gbit, 100mbit]",
-                              ParseLinkRate)),
+          ParsedList("rates", &spec->rates, "link rates such as [1gbit, 100mbit]", ParseLinkRate),
           ParsedList("delays", &spec->delays, "one-way delays such as [0ms, 25ms]", ParseLinkDelay),
           Parsed("jitter", &spec->jitter, "how far delays wander, such as 2ms", ParseLinkDelay),
           Parsed("loss", &spec->loss, "a share of packets such as 0.1%", ParseLoss),
@@ -256,6 +296,20 @@ Table SweepTable(SweepSpec* spec) {
           Whole("repeats", &spec->repeats, 1, 1000),
           Whole("warm_up", &spec->warm_up, 0, 1'000'000),
           Workers(spec)};
+}
+
+// Without rates nothing shapes links.
+void CheckShaped(SweepSpec* spec, Reader& reader) {
+  spec->shaped = reader.Has("rates");
+  if (spec->shaped) return;
+  spec->rates = {0};
+  for (const std::string key : {"delays", "jitter", "loss"}) {
+    if (!reader.Has(key)) continue;
+    reader.Fail(reader.PlaceOf(std::string_view(key)),
+                fmt::format("{}: without rates nothing shapes the links; add rates, such as "
+                            "[100mbit] or [unlimited], or leave {} out",
+                            key, key));
+  }
 }
 
 // Links without a delay have no jitter.
@@ -282,15 +336,16 @@ StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_
   try {
     LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
     if (root.IsNull()) {
-      return InvalidArgument("{}:1:1: the file is empty; expected base, rates and links",
+      return InvalidArgument("{}:1:1: the file is empty; expected base, links and mostly rates",
                              file_name);
     }
     SweepSpec spec;
-    const Table table = SweepTable(&spec);
+    const Table table = SweepTable(&spec, yaml);
     Reader reader{std::string(file_name)};
     reader.ReadMap(root, "", table);
     reader.RequireAll(table);
     if (spec.delays.empty()) spec.delays = {absl::ZeroDuration()};
+    CheckShaped(&spec, reader);
     CheckJitter(spec, reader);
     LH_RETURN_IF_ERROR(reader.ToStatus());
     return spec;

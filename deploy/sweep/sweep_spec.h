@@ -31,10 +31,13 @@ struct SweepVariant {
 };
 
 struct SweepSpec {
-  std::string title;                    // of the report; "": the base run's name
-  std::string base;                     // required; a run file, relative to the sweep file's folder
-  std::vector<std::string> set;         // changes to the base run, for every point
-  std::vector<uint64_t> rates;          // required; bits a second of every link; 0 = not shaped
+  std::string title;  // of the report; "": the base run's name
+  std::string base;   // a run file, relative to the sweep file's folder; "": base_text has the run
+  std::string base_text;  // the run, with the lines that it has in the sweep file; "": see base
+  std::vector<std::string> set;  // changes to the base run, for every point
+  // False: the file has no rates. Workers then are plain processes of this machine.
+  bool shaped = true;
+  std::vector<uint64_t> rates;          // bits a second of every link; 0 = not shaped
   std::vector<absl::Duration> delays;   // one way; default: only 0
   absl::Duration jitter;                // of every link that has a delay; at most each delay
   double loss = 0;                      // share of packets, of every link; 0 to below 1

@@ -32,9 +32,9 @@ def start(command, **options):
                             stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent, **options)
 
 
-def call(command, timeout=120, plain=False):
+def call(command, timeout=120, plain=False, environment=None):
     """Standard output of a program that succeeds. `plain`: where it fails, its own words alone say why."""
-    with start(command, stderr=subprocess.PIPE) as process:
+    with start(command, stderr=subprocess.PIPE, env=environment) as process:
         try:
             out, error = process.communicate(timeout=timeout)
         except BaseException:
@@ -56,6 +56,7 @@ class Cluster:
         self.program, self.name, self.workers, self.link = program, name, workers, tuple(link)
         self.flags = [*(["--dir", folder] if folder else []), *(["--device", device] if device != "cpu" else []), *flags]
         self.access = []
+        self.environment = None  # of commands; None: this process's
 
     def __enter__(self):
         self.down()
@@ -96,7 +97,7 @@ class Cluster:
         return [state["coordinator"]["pid"], *(worker["pid"] for worker in state["workers"])]
 
     def cli(self, *arguments, timeout=120, plain=False):
-        return call([self.program, *arguments, *self.access], timeout, plain)
+        return call([self.program, *arguments, *self.access], timeout, plain, self.environment)
 
     def lines(self, *arguments, plain=False):
         """The objects that a command prints, one a line."""
@@ -111,7 +112,8 @@ class Cluster:
 
     def watch(self, run):
         """A process that prints the run's status whenever it changes, until the run has ended."""
-        return start([self.program, "watch", run, "--json", *self.access], stderr=subprocess.DEVNULL)
+        return start([self.program, "watch", run, "--json", *self.access], stderr=subprocess.DEVNULL,
+                     env=self.environment)
 
     def wait_for(self, run, what, condition, longest_s=LONGEST_RUN_S, pause_s=0.05, wake=None):
         """Looks at the run's status until `condition` holds; gives that status. The event `wake` ends a pause early."""

@@ -66,6 +66,7 @@ class Model:
         self.schedules = list(dict.fromkeys(point["schedule"] for point in points))
         self.repeats = any(point["repeat"] > 1 for point in points)
         self.delays = any(delay > 0 for delay, _ in self.settings)
+        self.shaped = self.rates != [0]
 
     def curves(self):
         return [(links, schedule) for links in self.links for schedule in self.schedules]
@@ -94,7 +95,8 @@ class Model:
     def long_name(self, point):
         delay = [f"{time_span(point['delay_seconds'])} one way"] if point["delay_seconds"] > 0 else []
         variant = [point["variant"]] if point["variant"] else []
-        return ", ".join([rate(point["rate_bits_per_second"]), *delay, *variant, self.short_name(point)])
+        rates = [rate(point["rate_bits_per_second"])] if self.shaped else []
+        return ", ".join([*rates, *delay, *variant, self.short_name(point)])
 
     def name(self, point):
         return escape(self.long_name(point)) + (REPLAYED if point["replayed"] else "")
@@ -210,6 +212,12 @@ def loss_table(model):
         "point", "#steps", "#training loss", "#validation loss", "#clean validation loss", "#training time"], rows)
 
 
+def codecs_table(model):
+    rows = [[model.name(point), escape(point["forward"]), escape(point["backward"]), size(point["payload_bytes_per_step"]),
+             time_span(point["step_seconds"])] for point in model.done]
+    return table("What the runs sent between stages", ["point", "~activations", "~gradients", "#bytes a step", "#step"], rows)
+
+
 def bytes_table(model):
     rows = []
     for point in model.done:
@@ -310,6 +318,17 @@ def losses_page(results, remark):
     model = Model(results)
     return document(results["title"], f"<h1>{escape(results['title'])}</h1>\n{facts(results)}<p>{escape(remark)}</p>\n"
                     + section("Loss", charts("loss", loss_table(model))), chart_data(model))
+
+
+def curves_page(results):
+    """The document of `longhaul curves`: losses against steps and time, and what was not measured."""
+    model = Model(results)
+    losses = loss_table(model)
+    content = f"<h1>{escape(results['title'])}</h1>\n" + facts(results) + notes(results)
+    if losses:
+        content += section("Loss", charts("loss", losses + codecs_table(model)))
+    return document(results["title"], content + section("Runs that did not end well", unmeasured_table(model))
+                    + section("Details", details("The sweep", set_up(results))), chart_data(model))
 
 
 def page(results):

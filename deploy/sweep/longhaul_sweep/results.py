@@ -76,10 +76,11 @@ def what_changed(before, now):
 
 
 class Store:
-    """The results in a folder. `fresh`: those of a sweep of which nothing has run. Holds the folder's lock until it is closed."""
+    """The results in a folder. `fresh`: those of a sweep of which nothing has run. `page` makes the report of results. Holds the
+    folder's lock until it is closed."""
 
-    def __init__(self, folder, fresh, retry_failed):
-        self.folder, self.results, self.goes_on = pathlib.Path(folder), fresh, False
+    def __init__(self, folder, fresh, retry_failed, page=report.page):
+        self.folder, self.results, self.goes_on, self.page = pathlib.Path(folder), fresh, False, page
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.lock = files.lock(self.folder / ".lock")
@@ -130,4 +131,4 @@ class Store:
         """Writes everything anew."""
         files.write(self.folder / "results.json", to_json(self.results))
         files.write(self.folder / "results.csv", to_csv(self.results))
-        files.write(self.report_path(), report.page(self.results))
+        files.write(self.report_path(), self.page(self.results))

@@ -12,7 +12,10 @@ import sys
 import time
 
 from .cluster import Cluster, Failed
+from .files import write
+from .local import LocalCluster
 from .measure import StageShares, bytes_between, measured, unmeasured
+from .results import last_of
 from .texts import one_line, time_span, whole
 
 QUEUE_PATIENCE_S = 60  # the cluster's workers are all connected and free when a run is submitted
@@ -81,6 +84,12 @@ def step_text(status):
     return f"{status['step']}/{status['steps']}" if status["steps"] else str(status["step"])
 
 
+def losses_text(result):
+    """"loss 3.0831, validation 3.2986": the last of each that there is."""
+    last = {name: last_of(result, name) for name in ("loss", "validation_loss")}
+    return ", ".join(f"{name.removesuffix('_loss')} {value:.4f}" for name, value in last.items() if value is not None)
+
+
 def statuses(process):
     """The run's states as `watch` prints them; None where none came for a while."""
     waiting = b""
@@ -103,7 +112,11 @@ class Runner:
         # The same folder always has the same cluster, so that what a killed sweep has left is found. A name has at most 12
         # characters.
         name = "sweep" + hashlib.sha256(str(store.folder.resolve()).encode()).hexdigest()[:7]
-        self.cluster = Cluster(sweep["program"], name, sweep["workers"], device=sweep["device"])
+        flags = ["--python-codec", ",".join(sweep["python_codec"])] if sweep["python_codec"] else []
+        if sweep["shaped"]:
+            self.cluster = Cluster(sweep["program"], name, sweep["workers"], device=sweep["device"], flags=flags)
+        else:
+            self.cluster = LocalCluster(sweep["program"], store.folder / ".cluster", sweep["devices"], flags)
         waiting = {point["id"] for point in store.results["points"] if point["state"] == "waiting"}
         self.points = [point for point in sweep["points"] if point["id"] in waiting]
         self.time_left = TimeLeft(point["network_seconds"] for point in self.points)
@@ -119,7 +132,9 @@ class Runner:
                 self.cluster.down()
 
     def _run_next(self, point):
-        if pathlib.Path(self.sweep["base_file"]).read_bytes() != self.sweep["base_text"].encode(errors="replace"):
+        if self.sweep["base_within"]:
+            write(self.store.folder / "run.yaml", self.sweep["base_text"])
+        elif pathlib.Path(self.sweep["base_file"]).read_bytes() != self.sweep["base_text"].encode(errors="replace"):
             raise Failed(f"{self.sweep['base_file']} has changed since the sweep began; give it another --out, or make the file what "
                          "it was")
         begin = time.monotonic()
@@ -128,8 +143,9 @@ class Runner:
         run = [""]  # its id, once it has one
         try:
             result = self._measure(point, run)
-            say = (f"{time_span(result['step_seconds'])} a step, {whole(result['tokens_per_second'])} tokens/s; simulated "
-                   f"{time_span(result['simulated_seconds'])}, lower bound {time_span(result['bound_seconds'])}")
+            say = losses_text(result) if self.sweep["curves"] else (
+                f"{time_span(result['step_seconds'])} a step, {whole(result['tokens_per_second'])} tokens/s; simulated "
+                f"{time_span(result['simulated_seconds'])}, lower bound {time_span(result['bound_seconds'])}")
         except (Failed, subprocess.SubprocessError) as error:
             result = unmeasured(point, "failed", str(error), run[0])
             say = f"failed: {one_line(str(error))}"
@@ -162,7 +178,9 @@ class Runner:
 
     def _arguments(self, point, measure_links):
         changes = [*point["overrides"], f"links.measure={'true' if measure_links else 'false'}"]
-        return [self.sweep["base_file"], *(word for change in changes for word in ("--set", change))]
+        base = self.sweep["base_file"]
+        run = [self.store.folder / "run.yaml", "--relative-to", pathlib.Path(base).parent] if self.sweep["base_within"] else [base]
+        return [*run, *(word for change in changes for word in ("--set", change))]
 
     def _measure(self, point, run):
         # The links are measured for a plan of its own, so that they count this run's bytes alone.

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "codec_fixture.h"
+#include "python_too.h"
 
 // The operators below are a matching set; the compiler sees them apart once they are inlined.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -42,7 +42,7 @@ namespace {
 class CodecAllocation : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(CodecAllocation, HotPathAllocatesNothing) {
-  const auto codec = MustParse(GetParam());
+  const auto codec = MustMakeReady(GetParam());
   const Shape shape{2, 16, 200};
   const Tensor in(Dtype::kBf16, shape, Activations(shape.elements(), 2));
   Tensor out(Dtype::kBf16, shape);
@@ -59,7 +59,7 @@ TEST_P(CodecAllocation, HotPathAllocatesNothing) {
   EXPECT_GT(before, 0);  // the counter counts
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CodecAllocation, ::testing::ValuesIn(AllCodecs()), TestName);
+INSTANTIATE_TEST_SUITE_P(All, CodecAllocation, ::testing::ValuesIn(AllCodecsAndPython()), TestName);
 
 }  // namespace
 }  // namespace longhaul::codec

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "codec/blob.h"
-#include "codec_fixture.h"
+#include "python_too.h"
 
 namespace longhaul::codec {
 namespace {
@@ -38,11 +38,11 @@ class CodecConformance : public ::testing::TestWithParam<std::string> {
     if (family().rfind("gauss:bits=2", 0) == 0 || dither()) return 0.7;
     return family().find("stochastic") != std::string::npos ? 0.6 : 0.35;
   }
-  std::unique_ptr<const Codec> codec_ = MustParse(GetParam());
+  std::shared_ptr<const Codec> codec_ = MustMakeReady(GetParam());
 };
 
 TEST_P(CodecConformance, NameParsesToTheSameCodec) {
-  const auto again = MustParse(codec_->name());
+  const auto again = MustMakeReady(codec_->name());
   EXPECT_EQ(again->name(), codec_->name());
   const Tensor in(Dtype::kF32, {1, 3, 130}, Activations(390, 7));
   EXPECT_EQ(MustEncode(*codec_, in.view()), MustEncode(*again, in.view()));
@@ -298,7 +298,8 @@ TEST_P(CodecConformance, StochasticRoundingFollowsTheContext) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CodecConformance, ::testing::ValuesIn(AllCodecs()), TestName);
+INSTANTIATE_TEST_SUITE_P(All, CodecConformance, ::testing::ValuesIn(AllCodecsAndPython()),
+                         TestName);
 
 }  // namespace
 }  // namespace longhaul::codec

@@ -18,11 +18,12 @@
 
 namespace longhaul::codec {
 
-// Every family with its defaults, and some with unusual parameters.
+// Every family with its defaults, and some with unusual parameters. Without the family python,
+// which has no defaults (python_too.h).
 inline std::vector<std::string> AllCodecs() {
   std::vector<std::string> codecs;
-  for (const std::string_view family : CodecNames()) {
-    codecs.push_back(ParseCodec(family).value()->name());
+  for (const Family& family : Families()) {
+    if (!family.names_class) codecs.push_back(ParseCodec(family.name).value()->name());
   }
   for (const char* const unusual : {"fixed:bits=3",
                                     "fixed:bits=4,rounding=stochastic",

@@ -2,7 +2,7 @@
 #include <random>
 
 #include "codec/blob.h"
-#include "codec_fixture.h"
+#include "python_too.h"
 
 namespace longhaul::codec {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 class HostileBlob : public ::testing::TestWithParam<std::string> {
  protected:
   static constexpr Shape kShape{2, 3, 100};
-  std::unique_ptr<const Codec> codec_ = MustParse(GetParam());
+  std::shared_ptr<const Codec> codec_ = MustMakeReady(GetParam());
   Tensor in_{Dtype::kF32, kShape, Activations(kShape.elements(), 21)};
   std::vector<std::byte> blob_ = MustEncode(*codec_, in_.view());
 };
@@ -63,7 +63,7 @@ TEST_P(HostileBlob, DamagedPayloadsAreDefined) {
 }
 
 TEST_P(HostileBlob, BlobsOfOtherCodecsAreRefused) {
-  for (const std::string& text : AllCodecs()) {
+  for (const std::string& text : AllCodecsAndPython()) {
     if (text == GetParam()) continue;
     const auto other = MustParse(text);
     Tensor out(Dtype::kF32, kShape);
@@ -77,7 +77,7 @@ TEST_P(HostileBlob, NamesItsCodec) {
   EXPECT_EQ((*codec)->name(), codec_->name());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HostileBlob, ::testing::ValuesIn(AllCodecs()), TestName);
+INSTANTIATE_TEST_SUITE_P(All, HostileBlob, ::testing::ValuesIn(AllCodecsAndPython()), TestName);
 
 }  // namespace
 }  // namespace longhaul::codec

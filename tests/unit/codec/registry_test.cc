@@ -1,5 +1,6 @@
 #include "codec/registry.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <string_view>
@@ -68,7 +69,8 @@ TEST(Registry, NamesTheKnownCodecs) {
   EXPECT_THAT(
       NameOf("thah"),
       AllOf(HasSubstr("unknown codec 'thah'"), HasSubstr("mean 'tah'"),
-            HasSubstr("none, bf16, fp16, fixed, tah, gauss, dither, aqsgd, zip, taco, predict")));
+            HasSubstr(
+                "none, bf16, fp16, fixed, tah, gauss, dither, aqsgd, zip, taco, predict, python")));
   for (const char* name : {"gaus:bits=4", "taco8", "zap"}) {
     EXPECT_THAT(NameOf(name),
                 AllOf(HasSubstr("unknown codec"), HasSubstr("known codecs: none, bf16")));
@@ -78,7 +80,9 @@ TEST(Registry, NamesTheKnownCodecs) {
 TEST(Registry, ListsWhatItParses) {
   const std::vector<std::string_view> names = CodecNames();
   EXPECT_THAT(names, ::testing::IsSupersetOf({"none", "fixed", "tah", "gauss", "zip"}));
-  for (const std::string_view name : names) EXPECT_TRUE(ParseCodec(name).status().ok()) << name;
+  for (const Family& family : Families()) {
+    EXPECT_EQ(ParseCodec(family.name).status().ok(), !family.names_class) << family.name;
+  }
 }
 
 // Blobs are read by the number, strings by the name.
@@ -86,7 +90,8 @@ TEST(Registry, FamiliesHaveNumbersAndNamesOfTheirOwn) {
   for (const Family& family : Families()) {
     EXPECT_EQ(FindFamily(family.id), &family) << family.name;
     EXPECT_EQ(FindFamily(family.name), &family) << family.name;
-    const auto codec = ParseCodec(family.name);
+    const auto codec = ParseCodec(family.names_class ? fmt::format("{}:module:Class", family.name)
+                                                     : std::string(family.name));
     ASSERT_TRUE(codec.ok()) << codec.status();
     EXPECT_EQ((*codec)->kind().id, family.id) << family.name;
     EXPECT_EQ(ToString(family.id), family.name);

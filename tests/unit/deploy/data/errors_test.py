@@ -184,7 +184,7 @@ class FolderTest(DataTest):
 
     def start(self, *arguments):
         """The command as a process, once it writes tokens."""
-        text = self.jsonl("big.jsonl", *[{"text": TEXT}] * 16000)
+        text = self.jsonl("big.jsonl", *[{"text": TEXT}] * 3000)
         process = subprocess.Popen(
             [sys.executable, "-B", str(SOURCES / "main.py"), "prepare", "--tokenizer", self.tokenizer(), "--out",
              str(self.out), *arguments, text], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

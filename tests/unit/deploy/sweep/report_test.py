@@ -57,6 +57,29 @@ class ReportTest(unittest.TestCase):
             self.assertNotEqual(Tags(bad).problem, "", bad)
         self.assertEqual(Tags('<p title="a">1 &lt; 2<br/></p>').problem, "")
 
+    def test_curves_are_losses_alone(self):
+        results = sample.sample()
+        results["title"] = EVIL
+        text = report.curves_page(results)
+        self.assertEqual(Tags(text).problem, "")
+        headings = re.findall("<h2>(.*?)</h2>", text)
+        self.assertEqual(headings, ["Loss", "Details"])
+        self.assertIn("What the runs sent between stages", text)
+        self.assertEqual(len(data_in(text)["points"]), len(results["points"]))
+        failed = sample.fresh()
+        failed["points"][0].update(state="failed", reason="it broke <here>")
+        text = report.curves_page(failed)
+        self.assertEqual(Tags(text).problem, "")
+        self.assertIn("it broke &lt;here&gt;", text)
+        self.assertNotIn("<h2>Loss", text)
+
+    def test_names_have_no_rate_where_nothing_shapes_links(self):
+        results = sample.sample()
+        for point in results["points"]:
+            point["rate_bits_per_second"] = 0
+        names = {point["name"] for point in data_in(report.page(results))["points"]}
+        self.assertEqual(names, {"fp32, link-aware", "fp32, 1f1b", "paper, link-aware", "paper, 1f1b"})
+
     def test_every_chart_has_a_place(self):
         text = self.page(sample.sample())
         for chart in ("throughput", "time", "prediction", "loss"):

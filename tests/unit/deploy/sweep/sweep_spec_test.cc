@@ -1,5 +1,6 @@
 #include "deploy/sweep/sweep_spec.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -108,9 +109,54 @@ TEST(ParseSweepSpec, SaysWhatIsMissing) {
   EXPECT_THAT(Problem(""), HasSubstr("sweep.yaml:1:1: the file is empty"));
   const std::string problem = Problem("title: x\n");
   EXPECT_THAT(problem, HasSubstr("the key 'base' is missing; expected a run file"));
-  EXPECT_THAT(problem, HasSubstr("the key 'rates' is missing"));
   EXPECT_THAT(problem, HasSubstr("the key 'links' is missing"));
   EXPECT_THAT(Problem("base: [x\n"), HasSubstr("not valid YAML"));
+}
+
+TEST(ParseSweepSpec, WithoutRatesNothingShapesLinks) {
+  const std::string rest = "links: { a: { forward: none, backward: none } }\n";
+  EXPECT_TRUE(Parse(kLeast)->shaped);
+  EXPECT_TRUE(Parse("base: a\nrates: unlimited\n" + rest)->shaped);
+  const auto spec = Parse("base: a\n" + rest);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_FALSE(spec->shaped);
+  EXPECT_THAT(spec->rates, ElementsAre(0u));
+  for (const char* key : {"delays: [5ms]", "jitter: 1ms", "loss: 1%"}) {
+    EXPECT_THAT(Problem(fmt::format("base: a\n{}\n{}", key, rest)),
+                HasSubstr("without rates nothing shapes the links"));
+  }
+}
+
+TEST(ParseSweepSpec, TheRunMayBeWithin) {
+  const auto spec = Parse(R"(title: x
+base:
+  # of the run
+  name: little
+
+  model: { family: gpt,
+    layers: 2 }
+# of the sweep
+  train:
+    steps: 3
+links: { a: { forward: none, backward: none } }
+)");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->base, "");
+  EXPECT_EQ(spec->base_text, R"(
+
+
+  name: little
+
+  model: { family: gpt,
+    layers: 2 }
+# of the sweep
+  train:
+    steps: 3
+)");
+  EXPECT_THAT(Problem("base: { name: x }\n"),
+              HasSubstr("sweep.yaml:1:7: base: expected a run file such as run.yaml, or the run's "
+                        "keys, each on a line of its own"));
+  EXPECT_THAT(Problem("base: [x]\n"), HasSubstr("sweep.yaml:1:7: base: expected a run file"));
 }
 
 TEST(ParseSweepSpec, JitterNeedsADelay) {

@@ -127,7 +127,7 @@ void Client::Dial() {
   generation_ = dialled.generation;
   channel_ = dialled.channel;
   stubs_ = {v1::ControlService::NewStub(channel_), v1::MemberService::NewStub(channel_),
-            v1::SeatService::NewStub(channel_)};
+            v1::ObserveService::NewStub(channel_), v1::SeatService::NewStub(channel_)};
 }
 
 Status Client::Reach() {

@@ -17,6 +17,7 @@
 #include "cli/interrupt.h"
 #include "longhaul/v1/control.grpc.pb.h"
 #include "longhaul/v1/member.grpc.pb.h"
+#include "longhaul/v1/observe.grpc.pb.h"
 #include "longhaul/v1/standby.grpc.pb.h"
 #include "proto/member/access.h"
 #include "run/file/topology.h"
@@ -170,7 +171,7 @@ class Client {
   std::shared_ptr<grpc::Channel> channel_;
   // They call the coordinator that was reached last.
   std::tuple<std::unique_ptr<v1::ControlService::Stub>, std::unique_ptr<v1::MemberService::Stub>,
-             std::unique_ptr<v1::SeatService::Stub>>
+             std::unique_ptr<v1::ObserveService::Stub>, std::unique_ptr<v1::SeatService::Stub>>
       stubs_;
 };
 

@@ -35,9 +35,25 @@ std::string AbsolutePath(const std::string& path, const std::string& folder) {
   return fs::equivalent(whole, plain, error) ? plain.string() : whole.string();
 }
 
+Status CheckIsNoHubName(const std::string& from, const std::string& path, std::string_view what,
+                        std::string_view below) {
+  static constexpr std::string_view kInNames =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
+  const size_t slash = from.find('/');
+  std::error_code error;
+  const bool is_name = slash != std::string::npos && slash > 0 && slash + 1 < from.size() &&
+                       from[0] != '.' && from.find('/', slash + 1) == std::string::npos &&
+                       from.find_first_not_of(std::string(kInNames) + "/") == std::string::npos;
+  if (!is_name || std::filesystem::exists(path, error)) return absl::OkStatus();
+  return NotFound(
+      "there is no folder {}; for the {} of this name on the Hugging Face Hub write hf://{}{}",
+      path, what, below, from);
+}
+
 StatusOr<ModelSource> FindModelSource(const std::string& from, const std::string& folder) {
   if (!remote::HasScheme(from)) {
     const std::string path = AbsolutePath(from, folder);
+    LH_RETURN_IF_ERROR(CheckIsNoHubName(from, path, "model", ""));
     LH_ASSIGN_OR_RETURN(published::Weights weights, published::ReadFolder(path));
     return ModelSource{.from = path, .weights = std::move(weights)};
   }

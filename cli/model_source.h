@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/remote/address.h"
 #include "base/remote/store.h"
@@ -20,6 +21,12 @@ StatusOr<std::unique_ptr<remote::Store>> OpenStore(const remote::Address& addres
 // Returns `path`, which may be relative to `folder`, as workers get it: absolute, and without ".."
 // where that names the same file, because workers compare it with the folders that they may read.
 std::string AbsolutePath(const std::string& path, const std::string& folder);
+
+// Checks that `from`, which became the folder `path`, was not meant as a name on the Hugging Face
+// Hub, ORG/NAME. kNotFound: it looks like one, and there is no such folder; the message says what
+// to write. `what`: "model" or "data set". `below`: between hf:// and the name.
+Status CheckIsNoHubName(const std::string& from, const std::string& path, std::string_view what,
+                        std::string_view below);
 
 struct ModelSource {
   // What workers get as model.from: an absolute path, or an address. That of a hub has the commit.

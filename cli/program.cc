@@ -81,6 +81,7 @@ Program::Program(Terminal terminal, LocalClusters clusters)
   AddWorkersCommand(*this);
   AddMembersCommands(*this);
   AddAuditCommand(*this);
+  AddDashboardCommand(*this);
   AddLeadCommand(*this);
 }
 

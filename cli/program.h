@@ -154,6 +154,7 @@ void AddTraceCommand(Program& program);        // trace
 void AddWorkersCommand(Program& program);      // workers
 void AddMembersCommands(Program& program);     // members, token
 void AddAuditCommand(Program& program);        // audit
+void AddDashboardCommand(Program& program);    // dashboard-key
 void AddLeadCommand(Program& program);         // lead
 
 }  // namespace longhaul::cli

@@ -68,7 +68,9 @@ class AddressFolder final : public SetFolder {
 StatusOr<std::unique_ptr<SetFolder>> OpenSetFolder(const std::string& from,
                                                    const std::string& base) {
   if (!remote::HasScheme(from)) {
-    return std::make_unique<LocalFolder>(AbsolutePath(from, base));
+    const std::string path = AbsolutePath(from, base);
+    LH_RETURN_IF_ERROR(CheckIsNoHubName(from, path, "data set", "datasets/"));
+    return std::make_unique<LocalFolder>(path);
   }
   LH_ASSIGN_OR_RETURN(remote::Address at, remote::ParseAddress(from));
   if (at.kind == remote::Kind::kWeb && at.path.find('?') != std::string::npos) {

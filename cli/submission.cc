@@ -316,9 +316,13 @@ StatusOr<Submission> ReadRunFile(const std::string& file,
 }
 
 StatusOr<Submission> ReadRunAndData(const std::string& file,
-                                    const std::vector<std::string>& overrides) {
+                                    const std::vector<std::string>& overrides,
+                                    const std::string& folder) {
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestRunFile));
-  return ReadTextAndData(text, file, overrides);
+  const std::filesystem::path path(file);
+  return ReadTextAndData(
+      text, folder.empty() ? file : (std::filesystem::path(folder) / path.filename()).string(),
+      overrides);
 }
 
 StatusOr<Submission> ReadTextAndData(const std::string& text, const std::string& file,

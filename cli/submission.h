@@ -37,9 +37,11 @@ struct Submission {
 StatusOr<Submission> ReadRunFile(const std::string& file,
                                  const std::vector<std::string>& overrides);
 // As ReadRunFile, and checks that the data files are readable and long enough. kInvalidArgument has
-// every error of the run file and its data at once.
+// every error of the run file and its data at once. `folder`: the one that paths in the file are
+// relative to; "": that of the file.
 StatusOr<Submission> ReadRunAndData(const std::string& file,
-                                    const std::vector<std::string>& overrides);
+                                    const std::vector<std::string>& overrides,
+                                    const std::string& folder = "");
 // As ReadRunAndData, for the text of a run file. `file`: its path for messages; paths in the text
 // are relative to its folder.
 StatusOr<Submission> ReadTextAndData(const std::string& text, const std::string& file,

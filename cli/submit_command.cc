@@ -21,7 +21,7 @@ namespace longhaul::cli {
 namespace {
 
 struct SubmitOptions {
-  std::string file;
+  std::string file, folder;
   std::vector<std::string> overrides;
   bool watch = false;
   bool resume = false;
@@ -42,20 +42,24 @@ CLI::Option* AddRunFile(CLI::App* command, SubmitOptions& options) {
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
+  command
+      ->add_option("--relative-to", options.folder,
+                   "Folder that paths in the run file are relative to; default: the run file's")
+      ->type_name("DIR");
   return file;
 }
 
 // The run file may be left out where the checkpoint has one.
 StatusOr<Submission> ReadSubmission(const SubmitOptions& options) {
   if (options.from_checkpoint.empty()) {
-    return ReadRunAndData(options.file, options.overrides);
+    return ReadRunAndData(options.file, options.overrides, options.folder);
   }
   LH_ASSIGN_OR_RETURN(FoundCheckpoint found, FindStoredCheckpoint(options.from_checkpoint));
   const std::string name = found.folder + std::string(stored::kDescription);
   StatusOr<Submission> submission =
       options.file.empty() ? ReadTextAndData(found.checkpoint.run_yaml(),
                                              std::string(stored::kDescription), options.overrides)
-                           : ReadRunAndData(options.file, options.overrides);
+                           : ReadRunAndData(options.file, options.overrides, options.folder);
   if (!submission.ok()) {
     return options.file.empty() ? Annotate(submission.status(), "the run file in " + name)
                                 : submission.status();
@@ -131,7 +135,8 @@ StatusOr<int> ShowPlan(Invocation& invocation, const SubmitOptions& options) {
     invocation.terminal().out << ToYaml(run.spec);
     return kDone;
   }
-  LH_ASSIGN_OR_RETURN(Submission submission, ReadRunAndData(options.file, options.overrides));
+  LH_ASSIGN_OR_RETURN(Submission submission,
+                      ReadRunAndData(options.file, options.overrides, options.folder));
   DescribeModel(submission);
   LH_RETURN_IF_ERROR(AddAssumptions(options, &submission.request));
   LH_RETURN_IF_ERROR(HashData(invocation.terminal(), invocation.interrupt(), submission));

@@ -286,6 +286,9 @@ void PrintStatus(const Terminal& terminal, const v1::RunStatus& run) {
   if (run.copied_step() > 0) {
     print("copies", fmt::format("everything at step {} is held twice", run.copied_step()));
   }
+  for (const std::string& warning : run.warnings()) {
+    print("warning", Styled(Printable(warning), Style::kYellow, terminal.colour));
+  }
   std::string spares;
   for (const std::string& worker : run.spares()) {
     spares += (spares.empty() ? "" : ", ") + Printable(worker);

@@ -65,8 +65,20 @@ void PrintUnreachable(const Terminal& terminal, const v1::ListWorkersReply& repl
   }
 }
 
+// No pause is as long, so the worker is evicted: it has erred or lied in a run that verifies.
+bool IsEvicted(const v1::WorkerStatus& worker) {
+  return worker.left_out_seconds() > absl::ToDoubleSeconds(absl::Hours(24 * 365));
+}
+
 void PrintLeftOut(const Terminal& terminal, const v1::ListWorkersReply& reply) {
   for (const v1::WorkerStatus& worker : reply.workers()) {
+    if (IsEvicted(worker)) {
+      terminal.out << fmt::format(
+          "\n{} is evicted, until the coordinator is restarted: events of the kind verify say "
+          "why\n",
+          Printable(worker.name()));
+      continue;
+    }
     if (!(worker.left_out_seconds() > 0)) continue;
     terminal.out << fmt::format(
         "\n{} is left out of runs for {} more: {}\n", Printable(worker.name()),
@@ -208,10 +220,12 @@ StatusOr<int> ListWorkers(Invocation& invocation, const bool& links_alone) {
                {"HEARTBEAT", Align::kRight}});
   for (const v1::WorkerStatus& worker : reply.workers()) {
     const bool free = worker.run_id().empty();
-    const TableCell state = !worker.connected()             ? TableCell("lost", Style::kRed)
-                            : worker.left_out_seconds() > 0 ? TableCell("left out", Style::kYellow)
-                            : free                          ? TableCell("free", Style::kGreen)
-                                                            : TableCell("busy");
+    const TableCell state = !worker.connected()              ? TableCell("lost", Style::kRed)
+                            : worker.leaves_in_seconds() > 0 ? TableCell("leaving", Style::kYellow)
+                            : IsEvicted(worker)              ? TableCell("evicted", Style::kRed)
+                            : worker.left_out_seconds() > 0  ? TableCell("left out", Style::kYellow)
+                            : free                           ? TableCell("free", Style::kGreen)
+                                                             : TableCell("busy");
     table.AddRow(
         {worker.name(), state, worker.run_id(),
          free             ? ""

@@ -45,6 +45,7 @@ void AddLocalCommands(Program& program) {
   SetTokenizeTexts(TokenizeByPython);
   AddGenerateCommand(program);
   program.RefuseConnectionFlags(AddSweepCommand(program), /*json_too=*/false);
+  program.RefuseConnectionFlags(AddCurvesCommand(program), /*json_too=*/false);
   program.RefuseConnectionFlags(AddClusterCommand(program.app(), program.exit_code()),
                                 /*json_too=*/true);
   program.RefuseConnectionFlags(AddDataCommand(program.app(), program.exit_code()),

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/spawn.h"
 #include "base/unique_fd.h"
 #include "deploy/data/data_command.h"
-#include "deploy/spawn.h"
 
 namespace longhaul::cli {
 namespace {

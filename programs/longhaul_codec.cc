@@ -9,8 +9,10 @@
 #include <new>
 
 #include "base/flags/command_line.h"
+#include "codec/python/host.h"
 #include "codec/registry.h"
 #include "codec/tool/commands.h"
+#include "deploy/python_program.h"
 
 namespace longhaul::codec {
 namespace {
@@ -113,7 +115,7 @@ class Tool {
     } catch (const CLI::ParseError& error) {
       return app_.exit(error) == 0 ? kDone : kWrongUsage;
     }
-    const StatusOr<std::string> result = command_(options_);
+    const StatusOr<std::string> result = RunCommand();
     if (!result.ok()) {
       fmt::print(stderr, "longhaul-codec: {}\n", Message(result.status()));
       return kFailed;
@@ -127,6 +129,24 @@ class Tool {
   }
 
  private:
+  // The user names classes of Python by --codec, so their modules may run.
+  StatusOr<std::string> RunCommand() {
+    std::vector<std::string> modules;
+    std::vector<std::string> texts = options_.codecs;
+    texts.push_back(options_.codec);
+    for (const std::string& text : texts) {
+      LH_ASSIGN_OR_RETURN(const auto codec, ParseCodec(text));
+      if (std::string module = python::ModuleOf(*codec); !module.empty()) {
+        modules.push_back(std::move(module));
+      }
+    }
+    if (modules.empty()) return command_(options_);
+    LH_ASSIGN_OR_RETURN(const PythonProgram program, FindPythonProgram(PythonCodecPart()));
+    const python::Host host(
+        {.modules = std::move(modules), .python = program.python, .main = program.main.string()});
+    options_.python = &host;
+    return command_(options_);
+  }
   CLI::App* Add(const std::string& name, const std::string& what, Command command) {
     CLI::App* sub = app_.add_subcommand(name, what);
     sub->add_flag("--json", options_.json, "Print one JSON document");

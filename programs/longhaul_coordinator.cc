@@ -18,7 +18,9 @@
 #include "base/address.h"
 #include "base/flags/command_line.h"
 #include "base/flags/daemon_config.h"
+#include "base/flags/metrics_flags.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/peer_log.h"
 #include "base/private_files.h"
 #include "base/remote/settings.h"
@@ -28,6 +30,7 @@
 #include "base/units.h"
 #include "base/version.h"
 #include "base/watchdog.h"
+#include "coordinator/rpc/metrics_page.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/standby/follower.h"
 #include "coordinator/standby/leadership.h"
@@ -57,9 +60,9 @@ struct Flags {
   std::string state_dir;
   std::string token_file;
   std::string worker_token_file;
-  std::string metrics;
+  MetricsFlags metrics;
   bool insecure = false;
-  std::string http;
+  std::string http, http_certificate, http_key;
   std::string reports;
   std::string relay;
   std::string relay_advertise;
@@ -93,15 +96,18 @@ StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   options.listen = flags.listen;
   options.state_dir = flags.state_dir;
   options.state.version = std::string(Version());
+  options.state.machine = MachineId();
   options.state.progress_timeout = absl::Seconds(flags.progress_timeout_seconds);
   options.state.allow_hooks = flags.allow_hooks;
   options.insecure = flags.insecure;
-  options.metrics = flags.metrics;
+  LH_ASSIGN_OR_RETURN(options.metrics, OptionsOf(flags.metrics));
   options.relay = flags.relay;
   options.relay_advertise = flags.relay_advertise;
   options.token_file = flags.token_file;
   options.worker_token_file = flags.worker_token_file;
   options.http = flags.http;
+  options.http_certificate = flags.http_certificate;
+  options.http_key = flags.http_key;
   options.reports = flags.reports;
   options.certificate_lifetime = absl::Hours(flags.certificate_hours);
   options.members_kept = absl::Hours(24 * flags.members_kept_days);
@@ -186,8 +192,8 @@ int Serve(ServerOptions options, char** arguments, bool follows) {
   }
   CoordinatorServer& server = **started;
   fmt::print("listening on {}\n", server.address());
-  if (const std::string http = server.http_address(); !http.empty()) {
-    fmt::print("dashboard at http://{}/\n", http);
+  if (const std::string url = server.dashboard_url(); !url.empty()) {
+    fmt::print("dashboard at {}\n", url);
   }
   std::fflush(stdout);
   NotifySystemd("READY=1");
@@ -305,8 +311,12 @@ void AddFlags(CLI::App& app, Flags& flags) {
                "loopback needs --token-file");
   app.add_option(
       "--http", flags.http,
-      "host:port to serve the dashboard at, e.g. 127.0.0.1:8080; on loopback alone, where "
-      "everybody on this machine sees all runs, and can change nothing");
+      "host:port to serve the dashboard at, e.g. 127.0.0.1:8080; on loopback everybody on this "
+      "machine sees all runs, and changes need a key of `longhaul dashboard-key`; another address "
+      "needs --http-certificate, and everybody a key");
+  app.add_option("--http-certificate", flags.http_certificate,
+                 "PEM file with the certificate that encrypts the dashboard; with --http-key");
+  app.add_option("--http-key", flags.http_key, "PEM file with the key of --http-certificate");
   app.add_option("--reports", flags.reports,
                  "folder with results folders of sweeps, whose reports the dashboard links to");
   app.add_option("--certificate-hours", flags.certificate_hours,
@@ -352,9 +362,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--allow-hooks", flags.allow_hooks,
                "run the programs that run files of admins name (hooks.on_checkpoint), as this "
                "program's user; without TLS everybody with the token counts as an admin");
-  app.add_option("--metrics", flags.metrics,
-                 "numeric host:port at which Prometheus finds metrics, such as 127.0.0.1:9464; "
-                 "whoever reaches it reads them; default: none");
+  AddMetricsFlags(app, &flags.metrics, "127.0.0.1:9464");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();
   app.add_flag("--dump-states", flags.dump_states,
@@ -376,6 +384,13 @@ std::string ProblemOf(const Flags& flags) {
   if (!flags.reports.empty() && flags.http.empty()) {
     return "--reports is for the dashboard; give --http, too";
   }
+  if (flags.http_certificate.empty() != flags.http_key.empty()) {
+    return "--http-certificate and --http-key belong together; give both";
+  }
+  if (!flags.http_certificate.empty() && flags.http.empty()) {
+    return "--http-certificate is for the dashboard; give --http, too";
+  }
+  if (std::string problem = ProblemOf(flags.metrics); !problem.empty()) return problem;
   if (!flags.standby_of.empty() && !flags.peer.empty()) {
     return "--standby and --peer exclude each other: both name the other coordinator";
   }
@@ -451,6 +466,10 @@ int Main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kOk : kWrongUsage;
+  }
+  if (flags.metrics.dump) {
+    fmt::print("{}", metrics::ToMarkdown(PageOf(Reading())));
+    return kOk;
   }
   if (flags.dump_states) {
     fmt::print("{}\n{}\n{}", DumpTransitions(), DumpPhases(), DumpPresences());

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -17,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/metrics/endpoint.h"
 #include "base/peer_log.h"
 #include "base/private_files.h"
@@ -26,6 +28,8 @@
 #include "base/status.h"
 #include "base/version.h"
 #include "base/watchdog.h"
+#include "codec/python/host.h"
+#include "deploy/python_program.h"
 #include "programs/longhaul_worker_flags.h"
 #include "proto/member/access.h"
 #include "proto/rpc/channel.h"
@@ -35,9 +39,11 @@
 #include "transport/relay/ticket.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/endpoints.h"
+#include "worker/agent/leave.h"
 #include "worker/agent/session.h"
 #include "worker/agent/state_dir.h"
 #include "worker/agent/term_file.h"
+#include "worker/epoch/metrics_courier.h"
 #include "worker/epoch/remote_objects.h"
 #include "worker/epoch/restart.h"
 #include "worker/epoch/stored_objects.h"
@@ -53,6 +59,10 @@ namespace {
 constexpr uint32_t kProtocolMin = 9;
 constexpr uint32_t kProtocolMax = 9;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
+// The same of a worker that is leaving.
+constexpr absl::Duration kLeaveCheck = absl::Milliseconds(20);
+// A worker that is leaving and has had no coordinator for so long goes: nobody can take its place.
+constexpr absl::Duration kAloneLimit = absl::Milliseconds(500);
 // How long a process that restarts itself waits for its last reports. The next process repeats what
 // did not arrive.
 constexpr absl::Duration kLastWordsLimit = absl::Seconds(1);
@@ -147,6 +157,15 @@ StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options,
   return MakeGroupStage(options, CommunicatorsFor(options, state_dir));
 }
 
+// Signs with this member's key. What cannot be signed goes without, and the coordinator says so.
+SignDigests SignerOf(const std::shared_ptr<Access>& access) {
+  return [access](std::string_view body) {
+    const StatusOr<std::string> signature = access->SignDigests(body);
+    if (!signature.ok()) LogWarning("digests are not signed: {}", Message(signature.status()));
+    return signature.value_or("");
+  };
+}
+
 // What reads models and data sets at addresses. Their authors are strangers: without
 // --remote-credentials it has no credentials.
 StatusOr<std::unique_ptr<RemoteObjects>> OpenObjects(const WorkerFlags& flags,
@@ -164,6 +183,14 @@ StatusOr<std::unique_ptr<RemoteObjects>> OpenObjects(const WorkerFlags& flags,
   return std::make_unique<RemoteObjects>(
       settings, std::move(hosts),
       flags.remote_credentials ? nullptr : std::make_shared<ObjectSigner>(access));
+}
+
+// What runs codecs that are classes of Python. Null: the flags permit none.
+StatusOr<std::unique_ptr<codec::python::Host>> OpenPythonCodecs(const WorkerFlags& flags) {
+  if (flags.python_codecs.empty()) return std::unique_ptr<codec::python::Host>();
+  LH_ASSIGN_OR_RETURN(const PythonProgram program, FindPythonProgram(PythonCodecPart()));
+  return std::make_unique<codec::python::Host>(codec::python::HostOptions{
+      .modules = flags.python_codecs, .python = program.python, .main = program.main});
 }
 
 // Joins where there is no certificate yet, as soon as the coordinator answers. Null: a signal came.
@@ -195,6 +222,40 @@ StatusOr<std::shared_ptr<Access>> OpenAccess(const WorkerFlags& flags,
   }
 }
 
+// Serves until a signal ends the worker, which it returns, or the coordinator refuses it for good.
+// After the first SIGTERM a run may take the worker's state elsewhere before.
+int AwaitEnd(const WorkerFlags& flags, Access& access, Session& session, Leave& leave) {
+  MonoTime connected = Now();
+  int signal = 0;
+  while (session.fatal().ok()) {
+    const int got = WaitForShutdownSignal(leave.HasBegun() ? kLeaveCheck : kFailureCheck);
+    if (session.IsConnected()) connected = Now();
+    if (got == SIGTERM && !leave.HasBegun() && flags.leave_within_seconds > 0 &&
+        session.IsConnected()) {
+      signal = got;
+      leave.Begin(absl::Seconds(flags.leave_within_seconds), "it was told to end (SIGTERM)");
+      session.Send(leave.Word());
+      LogInfo("signal {}: leaving, within {:g} s; a second signal ends this worker at once", got,
+              flags.leave_within_seconds);
+      continue;
+    }
+    if (got != 0) return got;
+    if (leave.IsOver()) break;
+    if (leave.HasBegun() && Now() - connected > kAloneLimit) break;
+    LogWhatWasLeftOut();
+    if (const Status renewed = access.RenewIfDue(kRenewPause); !renewed.ok()) {
+      LogWarning("{}", Message(renewed));
+    }
+  }
+  if (leave.HasBegun() && !leave.IsAllowed()) {
+    v1::WorkerMessage last = leave.Word();
+    last.mutable_leaving()->set_seconds(0);
+    session.Send(std::move(last));
+    session.AwaitSent(kLastWordsLimit);
+  }
+  return signal;
+}
+
 int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** arguments,
           const RestartCause& restarted_for) {
   const Watchdog watchdog;
@@ -217,6 +278,8 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   const StatusOr<RootFolders> roots =
       RootFolders::Open(flags.data_roots, {flags.state_dir, flags.token_file});
   if (!roots.ok()) return Fail(Annotate(roots.status(), "--data-root"));
+  const StatusOr<std::unique_ptr<codec::python::Host>> python_codecs = OpenPythonCodecs(flags);
+  if (!python_codecs.ok()) return Fail(Annotate(python_codecs.status(), "--python-codec"));
   // Both outlive the transport, whose links call them.
   CodecThread codec_thread;
   TrafficWatch traffic;
@@ -240,6 +303,10 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
     }
     dump = BoundaryDumpOptions{.folder = flags.dump_boundaries, .every = flags.dump_every};
   }
+
+  const StatusOr<std::shared_ptr<Rehearsal>> rehearsal = Rehearsal::Parse(flags.rehearse);
+  if (!rehearsal.ok()) return Fail(rehearsal.status());
+  if (*rehearsal != nullptr) LogWarning("REHEARSAL: this worker errs on purpose (--rehearse)");
 
   // The agent reports through the session and the session hands commands to the agent, so reports
   // that come before there is a session have nowhere to go; there are none before the first
@@ -271,22 +338,31 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
       .traffic = &traffic,
       .roots = &*roots,
       .objects = objects->get(),
+      .python_codecs = python_codecs->get(),
       .transfers = transfers.get(),
       .folders = folders.get(),
       .dump = dump,
       .messages_root = flags.state_dir + "/messages",
+      .kept_messages = std::make_shared<MessageKeeper>(),
+      .evidence_root = flags.state_dir + "/evidence",
+      .senders = std::make_shared<SenderBook>(),
+      .sign = flags.insecure ? SignDigests() : SignerOf(access),
+      .rehearsal = *rehearsal,
       .send = send,
       .progress_timeout = absl::Seconds(flags.progress_timeout_seconds),
       .restart = [&restart](const RestartCause& cause) { restart(cause); },
       .make_stage =
           [&flags](const StageOptions& options) { return MakeStage(options, flags.state_dir); }});
+  const auto collect = [&counted, agent = agent.get()] {
+    v1::Heartbeat beat;
+    agent->FillHeartbeat(&beat);
+    return counted.PageOf(agent->Reading(), MemoryUsed(), beat.resident().memory_bytes());
+  };
   StatusOr<std::unique_ptr<metrics::Endpoint>> scraped(nullptr);
-  if (!flags.metrics.empty()) {
-    scraped = metrics::Endpoint::Open(flags.metrics, [&counted, agent = agent.get()] {
-      v1::Heartbeat beat;
-      agent->FillHeartbeat(&beat);
-      return counted.PageOf(agent->Reading(), MemoryUsed(), beat.resident().memory_bytes());
-    });
+  if (!flags.metrics.address.empty()) {
+    const StatusOr<metrics::EndpointOptions> options = OptionsOf(flags.metrics);
+    if (!options.ok()) return Fail(options.status());
+    scraped = metrics::Endpoint::Open(*options, collect);
     if (!scraped.ok()) return Fail(Annotate(scraped.status(), "--metrics"));
   }
   hello.set_protocol_min(kProtocolMin);
@@ -298,9 +374,11 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   hello.set_version(std::string(Version()));
   hello.set_pid(static_cast<uint32_t>(::getpid()));
   hello.set_host(HostName());
+  hello.set_machine(MachineId());
   if (*relay != nullptr) *hello.mutable_relay() = relay_offer;
   hello.set_restarted_for(restarted_for.fault);
   hello.set_restart_cause(restarted_for.text);
+  Leave leave;
   std::mutex session_made;
   {
     const std::lock_guard lock(session_made);
@@ -314,6 +392,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
                              now.mutable_endpoints()->Add(found.begin(), found.end());
                              FollowOwnAddress(flags, relay->get(), endpoints.own(), &now);
                              agent->FillHello(&now);
+                             leave.FillHello(&now);
                              return now;
                            },
                        .moved = [&] { return endpoints.Moved(); },
@@ -326,11 +405,14 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
                                  (*relay)->Serve({scopes.begin(), scopes.end()});
                                return;
                              }
+                             if (command.has_may_leave()) return leave.Allow();
                              agent->Handle(std::move(command));
                            },
                        .heartbeat = [&](v1::Heartbeat* beat) { agent->FillHeartbeat(beat); },
                        .terms = *terms});
   }
+  auto metrics_courier =
+      std::make_unique<MetricsCourier>(access, state_dir->worker_id(), hello.name(), collect);
   SetLogTap([&](std::string_view level, std::string_view text) {
     const std::optional<Topic> topic = agent->CurrentRun();
     if (!topic) return;
@@ -349,14 +431,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
                                      .name = hello.name() + "-witness",
                                      .version = std::string(Version())});
   }
-  int signal = 0;
-  while (signal == 0 && session->fatal().ok()) {
-    signal = WaitForShutdownSignal(kFailureCheck);
-    LogWhatWasLeftOut();
-    if (const Status renewed = access->RenewIfDue(kRenewPause); !renewed.ok()) {
-      LogWarning("{}", Message(renewed));
-    }
-  }
+  const int signal = AwaitEnd(flags, *access, *session, leave);
   restart.Disarm();
   witness.reset();
   const Status fatal = session->fatal();
@@ -365,6 +440,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   // The agent's last words go through the session, and the session may hand over commands to its
   // end; links go last, since their loop reports too.
   scraped->reset();
+  metrics_courier.reset();
   agent->Shutdown();
   courier->Shutdown();
   transfers->Shutdown();
@@ -378,6 +454,10 @@ int Main(int argc, char** argv) {
   const RestartCause restarted_for = TakeRestartCause();
   WorkerFlags flags;
   if (const std::optional<int> exit = ReadFlags(argc, argv, &flags)) return *exit;
+  if (flags.metrics.dump) {
+    fmt::print("{}", metrics::ToMarkdown(WorkerMetrics("", {}).PageOf(std::nullopt, 0, 0)));
+    return kOk;
+  }
   if (const Status status = InitLogging(flags.log_level); !status.ok()) {
     fmt::print(stderr, "longhaul-worker: {}\n", Message(status));
     return kWrongUsage;
@@ -385,6 +465,7 @@ int Main(int argc, char** argv) {
   RouteGrpcLog();
   RaiseFileLimit();
   if (!flags.left_out.empty()) LogInfo("{}", flags.left_out);
+  if (flags.devices.empty()) flags.devices = FindDevices();
   StatusOr<std::vector<WorkerDevice>> devices = OpenDevices(flags.devices, flags.memory_share);
   if (!devices.ok()) {
     return Fail(Annotate(devices.status(), fmt::format("--device {}", flags.device)));

@@ -25,6 +25,8 @@ bool Has(const WorkerFlags& flags, std::string_view transport) {
 
 namespace {
 
+constexpr std::string_view kDeviceAuto = "auto";
+
 // The transports that listen, in the order in which they get addresses.
 std::vector<const TransportTraits*> ListenersOf(const WorkerFlags& flags) {
   std::vector<const TransportTraits*> listeners;
@@ -207,6 +209,9 @@ Status Complete(bool transport_named, WorkerFlags* flags) {
       !problem.empty()) {
     return absl::InvalidArgumentError(problem);
   }
+  if (const std::string problem = ProblemOf(flags->metrics); !problem.empty()) {
+    return absl::InvalidArgumentError(problem);
+  }
   const bool find = TakesDataAddress(*flags) && flags->data_address == kAdvertiseAuto;
   if (find) LH_RETURN_IF_ERROR(FindDataAddress(flags));
   for (const std::string& host : flags->remote_hosts) {
@@ -224,6 +229,9 @@ Status Complete(bool transport_named, WorkerFlags* flags) {
   LH_RETURN_IF_ERROR(CheckAddresses(*flags));
   LH_RETURN_IF_ERROR(CheckTransports(transport_named, !find, flags));
   LH_RETURN_IF_ERROR(CheckAdvertised(*flags));
+  // Its tensors are in the host's memory.
+  if (flags->device == kDeviceAuto && !flags->dump_boundaries.empty()) flags->device = "cpu";
+  if (flags->device == kDeviceAuto) return absl::OkStatus();
   StatusOr<std::vector<DeviceName>> devices = ParseDeviceNames(flags->device);
   if (!devices.ok()) return Annotate(devices.status(), "--device");
   flags->devices = *std::move(devices);
@@ -289,9 +297,11 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
                  "address towards the coordinator");
   app.add_option(
          "--device", flags->device,
-         "what to offer for stages: cpu, cuda (the first GPU), cuda:N or a range of GPUs such as "
-         "cuda:0-3, also several with commas between; cpu,cpu is two ranks that share the "
-         "machine's cores and memory; what keeps a GPU from being used is said, never passed over")
+         "what to offer for stages: auto (all GPUs of the machine that work, else its CPU), cpu, "
+         "cuda (the first GPU), cuda:N or a range of GPUs such as cuda:0-3, also several with "
+         "commas between; cpu,cpu is two ranks that share the machine's cores and memory; what "
+         "keeps a GPU from being used is said, never passed over. A worker has one stage at a "
+         "time: without tensor parallelism start one for each GPU")
       ->capture_default_str();
   app.add_option("--memory-share", flags->memory_share,
                  "part of each device's memory that stages here may take, where several workers "
@@ -315,12 +325,29 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
                  "a private network, such as 10.1.0.0/16, in which a name of --remote-host may be; "
                  "repeatable");
   app.add_option(
+         "--python-codec", flags->python_codecs,
+         "a module of Python whose classes runs may name as codecs, python:MODULE:CLASS; every "
+         "user of the coordinator can then have them run here, with arguments of their own; "
+         "searched in the current folder first; repeatable, or with commas between; for "
+         "research: slow")
+      ->delimiter(',')
+      ->type_name("MODULE");
+  app.add_option(
       "--dump-boundaries", flags->dump_boundaries,
       "folder for boundary tensors as .npy files, to measure codecs on: activations and gradients "
       "of a training step's first microbatch, as this worker sends them, "
       "before they are encoded");
+  app.add_option("--rehearse", flags->rehearse,
+                 "a fault or a lie that this worker commits, to try what verified training does "
+                 "about it, such as flip-sent:step=6; a wrong one prints all of them; repeatable")
+      ->type_name("FAULT");
   app.add_option("--dump-every", flags->dump_every, "steps from one dump to the next")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
+      ->capture_default_str();
+  app.add_option("--leave-within", flags->leave_within_seconds,
+                 "seconds that this worker may take, after SIGTERM, to hand its stage to another "
+                 "one; less than what the machine has left; 0: it ends at once, as after SIGINT")
+      ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   app.add_option("--progress-timeout", flags->progress_timeout_seconds,
                  "seconds that a stage may be stuck in one piece of work, and at least 20 steps; "
@@ -334,9 +361,7 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
   app.add_option("--witness-token-file", flags->witness_token_file,
                  "file with a join token for witnesses: longhaul token create --role witness")
       ->needs("--witness");
-  app.add_option("--metrics", flags->metrics,
-                 "numeric host:port at which Prometheus finds metrics, such as 127.0.0.1:9465; "
-                 "whoever reaches it reads them; default: none");
+  AddMetricsFlags(app, &flags->metrics, "127.0.0.1:9465");
   app.add_option("--log-level", flags->log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();
   AddYamlConfig(app);
@@ -345,6 +370,7 @@ std::optional<int> ReadFlags(int argc, char** argv, WorkerFlags* flags) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kOk : kWrongUsage;
   }
+  if (flags->metrics.dump) return std::nullopt;  // which needs no other flag
   const Status status = Complete(transport->count() > 0, flags);
   if (status.ok()) return std::nullopt;
   fmt::print(stderr, "longhaul-worker: {}\n", Message(status));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/device_name.h"
+#include "base/flags/metrics_flags.h"
 #include "run/kinds/transports.h"
 #include "worker/agent/endpoints.h"
 
@@ -36,21 +37,24 @@ struct WorkerFlags {
   std::vector<std::string> advertise;
   std::string relay;                // ip:port at which to carry links of other workers; empty: none
   std::string relay_advertise;      // host:port at which others reach the relay; empty: derived
-  std::string device = "cpu";       // as ParseDeviceNames takes it (base/device_name.h)
+  std::string device = "auto";      // as ParseDeviceNames takes it (base/device_name.h), or "auto"
   double memory_share = 1;          // part of each device's memory for stages, 0.001 to 1
   bool remote_credentials = false;  // use this machine's for models at addresses
   std::vector<std::string> data_roots;       // folders with data sets and models for runs
   std::vector<std::string> remote_hosts;     // allowed beside the usual ones
   std::vector<std::string> remote_networks;  // private networks where those hosts may be
-  std::string metrics;                       // numeric host:port for Prometheus; empty: no metrics
+  std::vector<std::string> python_codecs;    // modules of Python that runs may name codecs of
+  MetricsFlags metrics;                      // for Prometheus
   bool witness = false;                      // takes part when two coordinators decide who leads
   std::string witness_token_file;  // a join token for witnesses; empty: it has joined already
   std::string dump_boundaries;     // folder for activations and gradients as files; empty: no files
   uint64_t dump_every = 16;        // optimizer steps from one dump to the next
+  std::vector<std::string> rehearse;     // faults and lies to commit (worker/pipeline/rehearsal.h)
+  double leave_within_seconds = 25;      // after SIGTERM; 0: the worker ends at once
   double progress_timeout_seconds = 60;  // a stage that makes no progress for so long is stuck
   std::string log_level = "info";
   // ReadFlags derives the rest from the flags above.
-  std::vector<DeviceName> devices;  // of `device`, at least one
+  std::vector<DeviceName> devices;  // of `device`; empty for "auto"
   std::string left_out;             // a log line: which transport is not used, and why; "": none
 };
 

@@ -31,8 +31,9 @@ NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": 
 UCX_MODULES = ["libuct_cma.so.0"]  # the others need hardware libraries
 TOOLS = ["ip", "tc"]
 SCRIPTS = {"with_torch": ["bin/longhaul-worker", "bin/longhaul-generate"], "install": ["install"],
-           "system.sh": ["share/system.sh"]}
-UNITS = ["longhaul-coordinator.service", "longhaul-witness.service", "longhaul-worker.service"]
+           "system.sh": ["share/system.sh"], "../recipes/spot_notice.py": ["share/spot_notice.py"]}
+UNITS = ["longhaul-coordinator.service", "longhaul-spot.service", "longhaul-witness.service", "longhaul-worker.service",
+         "longhaul-worker@.service"]
 
 
 class Failed(Exception):

@@ -111,6 +111,7 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
   ClusterState state;
   state.name = options.name;
   state.log_level = options.log_level;
+  state.python_codecs = options.python_codecs;
   state.insecure = options.insecure;
   LH_ASSIGN_OR_RETURN(state.coordinator_program,
                       FindProgram(options.coordinator_program, "longhaul-coordinator"));

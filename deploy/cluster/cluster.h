@@ -39,7 +39,8 @@ struct ClusterUpOptions {
   // removes.
   std::string directory;
   std::string log_level = "info";
-  bool insecure = false;  // daemons without TLS, and one token for all
+  std::string python_codecs;  // modules with commas between, for longhaul-worker's --python-codec
+  bool insecure = false;      // daemons without TLS, and one token for all
   // Paths of the daemons' programs. Empty: the file beside the running program.
   std::string coordinator_program;
   std::string worker_program;

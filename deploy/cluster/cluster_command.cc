@@ -176,6 +176,10 @@ void AddUp(CLI::App* cluster, int* exit_code) {
                  "(group.tensor); on the CPU they share its cores and memory")
       ->capture_default_str()
       ->check(CLI::Range(1u, kMaxDevicesPerWorker));
+  up->add_option("--python-codec", options.python_codecs,
+                 "Modules of Python whose classes the workers may run as codecs, "
+                 "python:MODULE:CLASS, with commas between; searched in the current folder first")
+      ->type_name("MODULE,...");
   arguments->link.Add(up);
   up->add_option("--topology", arguments->topology_file,
                  "A file with regions of workers and what lies between them: a run file with the "

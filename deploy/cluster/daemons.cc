@@ -101,6 +101,9 @@ Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worke
     command.insert(command.end(), {"--memory-share", fmt::format("{:.3f}", share)});
   }
   if (state.insecure) command.emplace_back("--insecure");
+  if (!state.python_codecs.empty()) {
+    command.insert(command.end(), {"--python-codec", state.python_codecs});
+  }
   return command;
 }
 

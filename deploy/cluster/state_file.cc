@@ -73,6 +73,7 @@ void Fields(auto&& field, MaybeConst<ClusterState> auto& state) {
   field("worker_program", state.worker_program);
   field("relay_program", state.relay_program);
   field("log_level", state.log_level);
+  field("python_codecs", state.python_codecs, std::string());  // of an older version
   field("subnet", state.subnet);
   field("coordinator", state.coordinator);
   field("relay", state.relay);

@@ -91,7 +91,8 @@ struct ClusterState {
   std::string worker_program;
   std::string relay_program;
   std::string log_level;
-  uint32_t subnet = 0;  // the third byte of the cluster's addresses (K in network.h)
+  std::string python_codecs;  // value of longhaul-worker's --python-codec; "": no flag
+  uint32_t subnet = 0;        // the third byte of the cluster's addresses (K in network.h)
   ProcessIdentity coordinator;
   ProcessIdentity relay;  // pid 0 while no link needs the relay
   std::vector<ClusterWorkerState> workers;

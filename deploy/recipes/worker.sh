@@ -7,6 +7,7 @@
 #   LONGHAUL_BUNDLE       archive of longhaul, a path or an https address, where longhaul-worker is not on PATH
 #   LONGHAUL_STATE        folder for identities and checkpoints; default: $HOME/longhaul
 #   LONGHAUL_NAME         what workers are called, and -N behind it for GPU N; default: the host's name
+#   LONGHAUL_SPOT         aws, gcp, azure or auto: workers also end when that cloud takes this machine back (spot_notice.py)
 #
 # Further arguments are flags of longhaul-worker.
 set -euo pipefail
@@ -51,7 +52,12 @@ if [ ${#gpus[@]} -eq 0 ]; then
 else
   for gpu in "${gpus[@]}"; do start "$name-$gpu" "cuda:$gpu" "$@"; done
 fi
-trap 'kill -TERM "${workers[@]}" 2>/dev/null || true' TERM INT
+watcher=
+trap 'kill -TERM "${workers[@]}" ${watcher:+"$watcher"} 2>/dev/null || true' TERM INT
+if [ -n "${LONGHAUL_SPOT:-}" ]; then
+  "$(dirname "$0")/spot_notice.py" --cloud "$LONGHAUL_SPOT" kill -TERM "${workers[@]}" &
+  watcher=$!
+fi
 
 # A signal ends `wait`, not what it waits for.
 status=0
@@ -59,4 +65,5 @@ for worker in "${workers[@]}"; do
   until wait "$worker" || ! kill -0 "$worker" 2>/dev/null; do :; done
   wait "$worker" || status=$?
 done
+[ -z "$watcher" ] || kill -TERM "$watcher" 2>/dev/null || true
 exit "$status"

@@ -217,6 +217,15 @@ def check_units(bundle, folder, torch):
         known = run(bundle / "bin" / f"longhaul-{daemon}", "--help", LONGHAUL_TORCH=torch).stdout
         for flag in re.findall(r"--[a-z-]+", flags):
             check(flag in known, daemon, "has no", flag)
+    of_gpu = (units / "longhaul-worker@.service").read_text()
+    for line in ("StateDirectory=longhaul-worker-%i", "Environment=DEVICE=cuda:%i FLAGS=", "KillMode=mixed"):
+        check(line in of_gpu.splitlines(), "a worker of one GPU lacks", line)
+    known = run(bundle / "bin/longhaul-worker", "--help", LONGHAUL_TORCH=torch).stdout
+    for flag in re.findall(r"--[a-z-]+", re.search(r"ExecStart=\S+ (.*)", of_gpu).group(1)):
+        check(flag in known, "the worker has no", flag)
+    spot = re.search(r"ExecStart=/usr/bin/env python3 (\S+) (.*)", (units / "longhaul-spot.service").read_text())
+    check(spot.group(1) == f"/opt/{bundle.name}/share/spot_notice.py" and (bundle / "share/spot_notice.py").exists(),
+          spot.group(0))
     witness = (units / "longhaul-witness.service").read_text()
     known = "".join(run(bundle / "bin" / "longhaul-coordinator", *words, "--help").stdout for words in ([], ["witness"]))
     flags = re.search(r"ExecStart=\S+ (witness .*)", witness).group(1)
@@ -226,8 +235,8 @@ def check_units(bundle, folder, torch):
     if analyze is None:
         print("not tried: what systemd says of the units, because there is no systemd-analyze")
         return
-    for daemon in ("coordinator", "worker"):
-        unit = units / f"longhaul-{daemon}.service"
+    for daemon, unit in (("coordinator", units / "longhaul-coordinator.service"),
+                         ("worker", units / "longhaul-worker.service"), ("worker", units / "longhaul-worker@.service")):
         program = root / "opt" / bundle.name / "bin" / f"longhaul-{daemon}"
         # As if it were installed here.
         tried = folder / unit.name

@@ -84,8 +84,8 @@ def check_package(out, folder, version):
     check(len(units) >= 3, units)
     for unit in units:
         text = unit.read_text()
-        check("@" not in text.replace("@system-service", ""), unit.name, "has places that nobody filled in")
-        program = re.search(r"^ExecStart=(\S+)", text, re.MULTILINE).group(1)
+        check(not re.search("@[A-Z]+@", text), unit.name, "has places that nobody filled in")
+        program = re.search(r"^ExecStart=(?:/usr/bin/env python3 )?(\S+)", text, re.MULTILINE).group(1)
         check(os.access(root / program[1:], os.X_OK), unit.name, "starts", program, "which the package lacks")
     for line in call("dpkg-deb", "--info", package, "conffiles").stdout.splitlines():
         check((root / line[1:]).exists(), line)
@@ -157,6 +157,8 @@ def check_wheel(out, folder, version):
     check(said == f"longhaul {version}\n", said)
     for name in ("longhaul-coordinator", "longhaul-codec"):
         check(version in call(programs / name, "--version").stdout, name)
+    found = call(programs / "python", "-c", "import longhaul, longhaul.program; print(longhaul.program.find())").stdout
+    check(found.endswith("/longhaul_programs/bundle/bin/longhaul\n"), found)
     done = call(programs / "longhaul-worker", "--version", check_code=False, env={"PATH": "/usr/bin:/bin"})
     check(done.returncode == 0 or "expected torch 2.11" in done.stderr, done.stdout, done.stderr)
     said = call(programs / "longhaul-install", env={"PATH": "/usr/bin:/bin", "LONGHAUL_TORCH": str(TORCH.parent)}).stdout

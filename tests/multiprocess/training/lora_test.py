@@ -1,19 +1,20 @@
 """LoRA over real processes: trained over two workers, killed, resumed, exported, continued.
 
-usage: lora_test.py BIN_DIR
+usage: lora_test.py BIN_DIR [adapters|dropout|bf16 ...]
+       lora_test.py BIN_DIR ranks
 """
 import json
 import pathlib
 import shutil
 import struct
 import sys
-import tempfile
 
+from cases import run_cases
 from group_test import GroupCluster
 from nearness import expect_near, furthest
 from published_test import (HEADS, HIDDEN, KV_HEADS, LAYERS, MLP, expect_same_tensors, make_model,
                             read_safetensors, train)
-from training_test import NONE, RUN, Cluster, GPT, expect_equal, expect_learnt, text_for_training, wait_for
+from training_test import NONE, RUN, GPT, expect_equal, expect_learnt, wait_for
 
 RANK, ALPHA = 4, 6
 MODEL = "{ from: base, context: 64 }"
@@ -170,6 +171,8 @@ def continues(cluster, run):
 
 def drops(cluster):
     """Two stages drop what one drops, also where a worker is lost and steps run again."""
+    if not (cluster.folder / "base").exists():
+        make_model(cluster.folder / "base", "F32", tied=True)
     lora = f"{{ rank: {RANK}, alpha: {ALPHA}, targets: all-linear, rslora: true, dropout: 0.2 }}"
     whole = submit(cluster, write_run(cluster, "dropped-whole", stages=1, lora=lora), "--watch")
     losses = cluster.losses(whole)
@@ -278,26 +281,21 @@ def planned(cluster):
     print(f"ok: {refused.stderr.strip()}", flush=True)
 
 
-def main():
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
-        with Cluster(sys.argv[1], folder, workers=2) as cluster:
-            base = make_model(cluster.folder / "base", "F32", tied=True)
-            planned(cluster)
-            run = splits(cluster)
-            checkpoint_bytes(cluster, run)
-            export(cluster, run, base)
-            continues(cluster, run)
-            drops(cluster)
-            quantized(cluster, base, cluster.losses(run))
-            half(cluster)
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
-        with GroupCluster(sys.argv[1], folder, workers=2) as cluster:
-            shared(cluster)
+def adapters(cluster):
+    base = make_model(cluster.folder / "base", "F32", tied=True)
+    planned(cluster)
+    run = splits(cluster)
+    checkpoint_bytes(cluster, run)
+    export(cluster, run, base)
+    continues(cluster, run)
+    quantized(cluster, base, cluster.losses(run))
 
+
+CASES = {"adapters": adapters, "dropout": drops, "bf16": half}
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not pathlib.Path(sys.argv[1]).is_dir():
+    if len(sys.argv) < 2 or not pathlib.Path(sys.argv[1]).is_dir() or set(sys.argv[2:]) - {*CASES, "ranks"}:
         sys.exit(__doc__)
-    main()
+    if sys.argv[2:] == ["ranks"]:
+        sys.exit(run_cases({"ranks": shared}, GroupCluster, workers=2))
+    sys.exit(run_cases(CASES, workers=2))

@@ -140,7 +140,7 @@ def tied(cluster):
     source = cluster.folder / "tied"
     make_model(source, "F32", tied=True)
     _, one = train(cluster, "tied-one", "{ from: tied, context: 64 }", 1)
-    _, four = train(cluster, "tied-four", "{ from: tied, context: 64 }", 4)
+    _, four = train(cluster, "tied-four", "{ from: tied, context: 64, tied: true }", 4)
     run, split = train(cluster, "tied-split", "{ from: tied, context: 64, tied: split }", 4)
     if max(one, four, split) - min(one, four, split) > 1e-6:
         raise AssertionError(f"tied in one stage: a loss of {one}; over four: {four}; split over four: {split}")

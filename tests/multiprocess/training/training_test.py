@@ -126,6 +126,13 @@ class Cluster:
             [self.programs / program, *arguments, "--state-dir", self.folder / name,
              *self.access()], stdout=log, stderr=log, cwd=cwd)
 
+    def start_as(self, user, name, program, *arguments):
+        """As an ordinary user, with flags of its own."""
+        log = open(self.folder / f"{name}.log", "a", encoding="utf-8")
+        self.processes[name] = subprocess.Popen([self.programs / program, *arguments], stdout=log, stderr=log,
+                                                user=user, group=user, extra_groups=[], cwd="/",
+                                                env={"PATH": os.environ["PATH"]})
+
     def roots(self):
         """The folders in which its runs may name data: user and workers are one account."""
         return ["--data-root", self.folder]

@@ -28,7 +28,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from figures import registry  # noqa: E402
+from figures import rate_plot, registry  # noqa: E402
 from figures.page import Page  # noqa: E402
 from figures.registry import RESULTS, ROOT  # noqa: E402
 from figures.rows import STAMP, RowsError, read  # noqa: E402
@@ -128,7 +128,11 @@ def check(root):
     ages, history = all_ages(results, root)
     wrong, warnings, unmeasured = [], [], []
     folder = root / RESULTS
-    known = {result.rows for result in results.values()} | {"curves_gpt2_small.svg"}
+    known = {result.rows for result in results.values()} | {"curves_gpt2_small.svg", rate_plot.NAME}
+    picture = folder / rate_plot.NAME
+    if picture.exists() and picture.read_text(encoding="utf-8") != rate_plot.drawn(folder):
+        wrong.append(f"{RESULTS / rate_plot.NAME}: is not what its rows make; `fill` draws it "
+                     "anew")
     pages = pages_of(root)
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -182,6 +186,10 @@ def fill(root):
         if text != before:
             path.write_text(text, encoding="utf-8")
             print(f"{page.name}: written, {len(page.edits)} figures changed")
+    picture = root / RESULTS / rate_plot.NAME
+    if picture.exists() and picture.read_text(encoding="utf-8") != (text := rate_plot.drawn(root / RESULTS)):
+        picture.write_text(text, encoding="utf-8")
+        print(f"{RESULTS / rate_plot.NAME}: drawn")
     return 0
 
 

@@ -202,6 +202,38 @@ def helpers_make_csvs(tree):
     assert rows.read_text() == "point,seconds\n" + "some.yaml,1\n" * 2, rows.read_text()
 
 
+PEERS = """rate,who,setting,stages,gpus,repeat,step,seconds
+100mbit,torch,1F1B,8,8,1,2,20
+100mbit,torch,GPipe,8,8,1,2,40
+500mbit,torch,1F1B,8,8,1,2,4
+100mbit,longhaul,default,8,8,1,2,5
+100mbit,longhaul,default,8,8,1,3,7
+100mbit,longhaul,default,8,8,2,2,6
+500mbit,longhaul,default,8,8,1,2,1.5
+"""
+
+
+def the_plot_is_of_its_rows(tree):
+    """Medians of each line, PyTorch's best schedule beside them; and a picture that is behind its rows is an error."""
+    results = tree.root / "docs/results"
+    (results / "peers_8_gpus.csv").write_text(PEERS)
+    tree.edit("tests/bench/results.toml", "[results.steps]", '[results.peers]\npage = "steps.md"\nrows = "peers_8_gpus.csv"\nmachine = "m"\n'
+              'needs = {}\ncommand = "true"\ndepends = ["core"]\n\n[results.steps]')
+    sys.path.insert(0, str(PROGRAM.parent))
+    from figures import rate_plot  # pylint: disable=import-outside-toplevel
+    picture = rate_plot.drawn(results)
+    for title in ("PyTorch, its best: 100 Mbit/s, 20 s", "PyTorch, its best: 500 Mbit/s, 4 s", "longhaul, default: 100 Mbit/s, 6 s"):
+        assert f"<title>{title}</title>" in picture, picture
+    assert "40 s" not in picture, picture
+    place = results / rate_plot.NAME
+    place.write_text(picture)
+    assert "is not what its rows make" not in tree.run("check", code=1)
+    place.write_text(picture.replace("500 Mbit/s, 4 s", "500 Mbit/s, 3 s"))
+    tree.run("check", code=1, expect=f"{rate_plot.NAME}: is not what its rows make")
+    tree.run("fill", expect=f"{rate_plot.NAME}: drawn")
+    assert place.read_text() == picture
+
+
 def main():
     if shutil.which("git") is None:
         print("skipped: there is no git")
@@ -212,7 +244,7 @@ def main():
         tree = Tree(root)
         for test in (rows_are_stamped, wrong_figures_are_found_and_filled, figures_need_rows,
                      sentences_must_be_there, files_belong_to_results, older_rows_are_a_warning,
-                     ages_need_history, run_says_what_it_cannot, helpers_make_csvs):
+                     ages_need_history, run_says_what_it_cannot, helpers_make_csvs, the_plot_is_of_its_rows):
             test(tree)
 
 

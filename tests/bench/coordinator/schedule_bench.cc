@@ -1,6 +1,6 @@
 // longhaul-schedule-bench: what share of the lower bound each policy reaches in settings of several
 // rates, delays and codecs; what share of the steady-state floor with microbatches in slices; and
-// what a simulation takes.
+// what a simulation takes. With --csv the rows with slices are kept in a file.
 //
 // Every stage alike: GPT2-XL on eight H200s (5.2 + 10.4 ms a microbatch), and the setting of a
 // public benchmark (64 microbatches of 8 x 1024 tokens, hidden 1024; its compute hardly counts).
@@ -8,12 +8,13 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "codec/registry.h"
 #include "planner/pipeline_cost.h"
@@ -35,6 +36,12 @@ struct Setting {
 
 struct Codecs {
   std::string name, forward, backward;
+};
+
+struct Options {
+  bool tiny = false;
+  std::string csv;       // the file for rows with slices; empty: none is written
+  std::string schedule;  // the rows of this schedule alone; empty: of all
 };
 
 template <class T>
@@ -133,23 +140,28 @@ void PrintRow(const Setting& setting, const Codecs& codecs, uint64_t bits_per_se
 }
 
 void PrintSlices(const Setting& setting, const Codecs& codecs, uint64_t bits_per_second,
-                 absl::Duration delay) {
+                 absl::Duration delay, const Options& options, std::string* csv) {
   const auto print = [&](ScheduleKind kind, uint32_t slices) {
+    if (!options.schedule.empty() && options.schedule != ToString(kind)) return;
     PipelineCost cost = CostOf(setting, codecs, bits_per_second, delay, slices);
     cost.schedule = kind;
     const absl::Time begin = absl::Now();
-    schedule::TuneOptions options;
-    if (TraitsOf(kind).overlaps_steps) options.lead = 0;
-    const schedule::Tuning tuning = Need(schedule::TuneWithMargin(cost, options));
+    schedule::TuneOptions tune;
+    if (TraitsOf(kind).overlaps_steps) tune.lead = 0;
+    const schedule::Tuning tuning = Need(schedule::TuneWithMargin(cost, tune));
     const absl::Duration tuned_in = absl::Now() - begin;
     const Simulation simulation = Need(schedule::Simulate(Tuned(cost, tuning)));
+    const double floor = absl::ToDoubleSeconds(simulation.busiest.step);
+    const double bound = absl::ToDoubleSeconds(simulation.lower_bound);
+    const double step = absl::ToDoubleSeconds(simulation.step);
+    const uint64_t mbit = bits_per_second / 1'000'000;
     fmt::print("{:8} {:8} {:5} {:5} {:10} {:6} {:8.3f} {:8.3f} {:8.3f} {:8.1f} {:5} {:6.0f}  {}\n",
-               setting.name, codecs.name, bits_per_second / 1'000'000, Milliseconds(delay),
-               ToString(kind), slices, absl::ToDoubleSeconds(simulation.busiest.step),
-               absl::ToDoubleSeconds(simulation.lower_bound),
-               absl::ToDoubleSeconds(simulation.step),
-               100 * absl::FDivDuration(simulation.busiest.step, simulation.step), tuning.leads[1],
-               Milliseconds(tuned_in), simulation.busiest.name);
+               setting.name, codecs.name, mbit, Milliseconds(delay), ToString(kind), slices, floor,
+               bound, step, 100 * floor / step, tuning.leads[1], Milliseconds(tuned_in),
+               simulation.busiest.name);
+    *csv += fmt::format("{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.1f},{},{}\n", setting.name,
+                        codecs.name, mbit, Milliseconds(delay), ToString(kind), slices, floor,
+                        bound, step, 100 * floor / step, tuning.leads[1], simulation.busiest.name);
   };
   for (const uint32_t slices : {1, 2, 4, 8, 16}) print(ScheduleKind::kLinkAware, slices);
   for (const uint32_t slices : {1, 4}) print(ScheduleKind::kTwoVersions, slices);
@@ -162,7 +174,8 @@ void TimeSimulations(const PipelineCost& cost, int count) {
              cost.microbatches, Milliseconds((absl::Now() - begin) / count));
 }
 
-int Main(bool tiny) {
+int Run(const Options& options) {
+  const bool tiny = options.tiny;
   const Setting gpt2_xl{"gpt2-xl",
                         8,
                         tiny ? 8u : 32u,
@@ -202,26 +215,42 @@ int Main(bool tiny) {
       "{:>5} {:>6}  {}\n",
       "model", "codecs", "Mb/s", "ms", "schedule", "slices", "floor s", "bound s", "step s",
       "of floor", "lead", "found", "busiest");
+  std::string csv =
+      "model,codecs,mbit_per_second,delay_ms,schedule,slices,floor_seconds,bound_seconds,"
+      "planned_step_seconds,floor_share_percent,lead,busiest\n";
   for (const double delay : {0, 25}) {
     for (const Codecs& codecs : {none, standard}) {
       for (const uint64_t mbit : {300, 100}) {
         if (tiny && mbit != 100) continue;
-        PrintSlices(gpt2_xl, codecs, mbit * 1'000'000, absl::Milliseconds(delay));
+        PrintSlices(gpt2_xl, codecs, mbit * 1'000'000, absl::Milliseconds(delay), options, &csv);
       }
     }
   }
   TimeSimulations(CostOf(nanogpt, bf16, 200'000'000, absl::Milliseconds(50)), tiny ? 1 : 100);
+  if (!options.csv.empty()) {
+    if (const Status written = WriteFileAtomic(options.csv, csv); !written.ok()) {
+      fmt::print(stderr, "longhaul-schedule-bench: --csv: {}\n", Message(written));
+      return 1;
+    }
+  }
   return promises_held ? 0 : 1;
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Shares of the lower bound and of the steady-state floor, simulated");
+  app.add_flag("--tiny", options.tiny, "Few settings, to see that it runs");
+  app.add_option("--csv", options.csv, "Write the rows with slices to this file");
+  app.add_option("--schedule", options.schedule, "Of the rows with slices, this schedule's alone")
+      ->check(CLI::IsMember({std::string(ToString(ScheduleKind::kLinkAware)),
+                             std::string(ToString(ScheduleKind::kTwoVersions))}));
+  CLI11_PARSE(app, argc, argv);
+  return Run(options);
 }
 
 }  // namespace
 }  // namespace longhaul::bench
 
 int main(int argc, char** argv) {
-  const bool tiny = argc == 2 && std::strcmp(argv[1], "--tiny") == 0;
-  if (argc > 1 && !tiny) {
-    fmt::print(stderr, "usage: longhaul-schedule-bench [--tiny]\n");
-    return 2;
-  }
-  return longhaul::bench::Main(tiny);
+  return longhaul::bench::Main(argc, argv);
 }

@@ -62,7 +62,7 @@ def served_ns(pid):
     """CPU time of the threads that serve metrics."""
     total = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        if (task / "comm").read_text().startswith("civetweb"):
+        if (task / "comm").read_text().startswith("web"):
             total += int((task / "schedstat").read_text().split()[0])
     return total
 

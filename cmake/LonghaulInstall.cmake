@@ -31,6 +31,9 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/deploy/data/" DESTINATION share/longhau
 # What `longhaul steps` runs to log to trackers; its packages are not brought.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/deploy/steps/" DESTINATION share/longhaul/steps
   FILES_MATCHING PATTERN "*.py" PATTERN "requirements.txt" PATTERN "__pycache__" EXCLUDE)
+# What runs codecs that are classes of Python; its package is not brought.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/deploy/codec/" DESTINATION share/longhaul/codec
+  FILES_MATCHING PATTERN "*.py" PATTERN "requirements.txt" PATTERN "__pycache__" EXCLUDE)
 # What `longhaul sweep` runs, and what its reports are drawn with.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/deploy/sweep/" DESTINATION share/longhaul/sweep
   FILES_MATCHING PATTERN "*.py" PATTERN "*.js" PATTERN "*.css" PATTERN "__pycache__" EXCLUDE PATTERN "fuzz" EXCLUDE)

@@ -24,7 +24,7 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
-pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-pull)
+pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib) # the dashboard's server
 # Intel's library of ciphers has neither CMake's nor pkg-config's files. The shared one, not the archive beside it.
 find_library(LONGHAUL_IPSEC_MB libIPSec_MB.so REQUIRED)

@@ -375,7 +375,7 @@ int Serve(const WorkerFlags& flags, std::vector<WorkerDevice> devices, char** ar
   hello.set_pid(static_cast<uint32_t>(::getpid()));
   hello.set_host(HostName());
   hello.set_machine(MachineId());
-  if (*relay != nullptr) *hello.mutable_relay() = relay_offer;
+  if (*relay != nullptr) *hello.mutable_relay() = std::move(relay_offer);
   hello.set_restarted_for(restarted_for.fault);
   hello.set_restart_cause(restarted_for.text);
   Leave leave;

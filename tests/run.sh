@@ -85,12 +85,12 @@ build() {
 
 # run_tests PRESET [ctest's arguments...]
 run_tests() {
-  local preset=$1 log status=0 at_once=$((4 * $(nproc))) junit=junit
+  local preset=$1 log status=0 at_once=$((6 * $(nproc))) junit=junit
   shift
   printf -- '-- testing %s (%s s so far)\n' "$preset" "$SECONDS"
   log=$(mktemp)
-  # Four tests to a core, because most of them wait for processes and for links half of their time. The longest
-  # begin first (COST). How long each took is in junit.xml.
+  # Six tests to a core, because most of them wait for processes and for links half of their time, and RESOURCE_LOCKs
+  # hold those apart that fill the cores. The longest begin first (COST). How long each took is in junit.xml.
   # Under sanitizers they compute instead of waiting.
   [ "$preset" = release ] || at_once=$(nproc)
   [ "$part" != quiet ] || { at_once=1; junit=junit_quiet; }

@@ -199,7 +199,7 @@ StatusOr<std::shared_ptr<const Codec>> Ready(const Host* host, std::shared_ptr<c
   const Params& params = static_cast<const PythonCodec&>(*codec).params();
   const std::vector<std::string> none;
   const std::vector<std::string>& modules = host == nullptr ? none : host->options().modules;
-  if (std::ranges::find(modules, params.module) == modules.end()) {
+  if (host == nullptr || std::ranges::find(modules, params.module) == modules.end()) {
     return FailedPrecondition(
         "{}: the module {} of Python may not run here ({}); start this program with "
         "--python-codec {}, or choose another codec",

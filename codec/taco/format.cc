@@ -42,10 +42,13 @@ bool Possible(const Params& params) {
 bool SetParameter(std::string_view key, std::string_view value, Params* params) {
   Params changed = *params;
   if (key == "format") {
-    changed.format = Format{0};
+    bool known = false;
     for (const Format one : {Format::kE4m3, Format::kE5m2, Format::kInt8}) {
-      if (value == ToString(one)) changed.format = one;
+      if (value != ToString(one)) continue;
+      changed.format = one;
+      known = true;
     }
+    if (!known) return false;
   } else if (key != "block" || !ParseUnsigned(value, &changed.block)) {
     return false;
   }

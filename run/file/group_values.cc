@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "run/file/custom_values.h"
 #include "run/file/group_collective.h"
 #include "run/file/values.h"
@@ -19,7 +20,8 @@ Value Collective(At at) {
       if (!text) return;
       std::vector<std::string> problems;
       const GroupCompression compression = ReadGroupCompression(*text, &problems);
-      for (const std::string& problem : problems) reader.Fail(node, path + ": " + problem);
+      for (const std::string& problem : problems)
+        reader.Fail(node, absl::StrCat(path, ": ", problem));
       if (problems.empty()) *target = compression;
     };
     return Custom(std::move(name), "one of none, taco, zip, auto; taco with keys behind a colon",

@@ -143,6 +143,8 @@ class Shell:
                        if not key.startswith("LONGHAUL_")}
         environment["PATH"] = f"{programs}:{environment['PATH']}"
         environment["HOME"] = str(folder)
+        # As if the wheel were installed.
+        environment["PYTHONPATH"] = str(pathlib.Path(__file__).resolve().parents[2] / "python")
         self.addresses = dict(zip(ADDRESSES, (f"127.0.0.1:{port}" for port in ports)))
         self.folder = folder
         # A process group of its own, so that daemons go with it.

@@ -19,7 +19,15 @@ SECONDS = 120
 # Phrase: page that the search must find by it.
 FOUND_BY_SEARCH = {"pipeline bubble": "glossary/", "Alertmanager": "guide/metrics/", "CUDA out of memory": "guide/questions/",
                    "gradient_accumulation_steps": "glossary/", "port forwarding": "guide/questions/",
-                   "recovery.spares": "guide/run_file_keys/", "--memory-share": "reference/commands/"}
+                   "recovery.spares": "guide/run_file_keys/", "goes on with a run of this coordinator": "reference/errors/",
+                   "goes on from that of step": "reference/events/", "longhaul_run_step_seconds": "reference/metrics/",
+                   "every stage is ready": "design/states/", "--memory-share": "reference/commands/"}
+
+# The first questions of people in public trackers of similar tools, in the words that they search by. All stand on one page,
+# which is two clicks from the front: its part of the navigation, and the page.
+QUESTIONS = ("guide/questions/", ("start a run on several machines", "find each other", "port forwarding", "How much bandwidth", "out of memory",
+                                  "GPUs be different", "join or leave", "resume after a crash", "Hugging Face model", "gradient_accumulation_steps",
+                                  "ZeRO or FSDP", "loss is NaN", "public swarm"))
 
 
 def python_with_mkdocs(source):
@@ -48,6 +56,8 @@ def problems(docs, out):
         text = html.read_text(encoding="utf-8")
         for address in re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=\"?(https?://[^\" >]+)", text):
             yield f"{page}: a browser would fetch {address}"
+        if "mermaid" in text.split("</head>")[1] and "class=mermaid" in text.replace('"', ""):
+            yield f"{page}: a diagram would need a script from elsewhere"
         if re.search(r"^```\w", re.sub(r"<[^>]*>", "", text), re.MULTILINE):
             yield f"{page}: a code block was not understood"
     entries = json.loads((out / "search/search_index.json").read_text())["docs"]
@@ -55,6 +65,13 @@ def problems(docs, out):
         found = [entry["location"] for entry in entries if phrase.lower() in (entry["title"] + entry["text"]).lower()]
         if not any(place.startswith(expected) for place in found):
             yield f"the search does not find {expected} by '{phrase}'; it finds {found[:5]}"
+    page, phrases = QUESTIONS
+    headings = [entry["title"] for entry in entries if entry["location"].startswith(page)]
+    for phrase in phrases:
+        if not any(phrase.lower() in re.sub(r"<[^>]*>", "", heading).lower() for heading in headings):
+            yield f"{page} has no question '{phrase}'; it has {headings}"
+    if f'href="{page}"' not in (front := (out / "index.html").read_text(encoding="utf-8")) and f"href={page}" not in front:
+        yield f"the front page's navigation does not lead to {page}"
     if len(entries) < len(pages):
         yield f"the search knows {len(entries)} sections of {len(pages)} pages"
 

@@ -50,6 +50,7 @@ std::pair<std::string_view, std::string_view> Split(std::string_view text, char 
 template <class T>
 bool ParseNumber(std::string_view text, T* number) {
   const char* const end = text.data() + text.size();
+  // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): `end` says where it ends
   const std::from_chars_result result = std::from_chars(text.data(), end, *number);
   return result.ec == std::errc() && result.ptr == end;
 }

@@ -390,8 +390,9 @@ void Audits::End(Run& run, const Audit& audit) {
 
 void Audits::Evict(Run& run, const Audit& audit, const WorkerId& worker, const std::string& cause) {
   const uint64_t from = audit.from;
-  const WorkerId evicted = worker;
-  const std::string sentence = cause;  // may be a part of the audit
+  // Both may be parts of the audit, which ends here.
+  const WorkerId evicted = worker;     // NOLINT(performance-unnecessary-copy-initialization)
+  const std::string sentence = cause;  // NOLINT(performance-unnecessary-copy-initialization)
   End(run, audit);
   // Its word counts for nothing any more.
   for (Audit& other : of_[run].audits) {

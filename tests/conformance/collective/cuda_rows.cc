@@ -105,10 +105,9 @@ const std::vector<Backend>& Backends() {
     auto* const rows = new std::vector<Backend>;
     Backend nccl = Row("nccl");
     nccl.rank_order = false;
-    nccl.create = [](std::shared_ptr<Member> member, Memory& memory, const RankSettings&,
+    nccl.create = [](const std::shared_ptr<Member>& member, Memory& memory, const RankSettings&,
                      Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
-      return nccl::Create(std::move(member), static_cast<CudaMemory&>(memory).device(), {},
-                          deadline);
+      return nccl::Create(member, static_cast<CudaMemory&>(memory).device(), {}, deadline);
     };
     for (const Compression& compression : Compressions(/*pieces=*/true)) {
       Backend row = Row(compression.name + "_over_nccl");
@@ -116,28 +115,29 @@ const std::vector<Backend>& Backends() {
       row.rank_order = compression.sum_error == 0 && row.max_ranks <= 2;
       row.sum_error = compression.sum_error;
       row.copy_error = compression.copy_error;
-      row.create = [compression](std::shared_ptr<Member> member, Memory& memory,
+      row.create = [compression](const std::shared_ptr<Member>& member, Memory& memory,
                                  const RankSettings& settings,
                                  Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
         const cuda::Device& device = static_cast<CudaMemory&>(memory).device();
         LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> below,
-                            nccl::Create(std::move(member), device, {}, deadline));
+                            nccl::Create(member, device, {}, deadline));
         return compression.create(std::move(below), &device, settings.call_limit);
       };
       rows->push_back(std::move(row));
     }
     rows->insert(rows->begin(), std::move(nccl));
     rows->push_back(Row("exact_over_nccl"));
-    rows->back().create = [](std::shared_ptr<Member> member, Memory& memory,
+    rows->back().create = [](const std::shared_ptr<Member>& member, Memory& memory,
                              const RankSettings& settings,
                              Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
       const cuda::Device& device = static_cast<CudaMemory&>(memory).device();
       LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> below,
-                          nccl::Create(std::move(member), device, {}, deadline));
+                          nccl::Create(member, device, {}, deadline));
       return exact::Create(std::move(below), &device, {.call_limit = settings.call_limit});
     };
     rows->push_back(MappedRow("mapped"));
-    rows->back().create = [](std::shared_ptr<Member> member, Memory& memory, const RankSettings&,
+    rows->back().create = [](const std::shared_ptr<Member>& member, Memory& memory,
+                             const RankSettings&,
                              Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
       return mapped::Create(std::move(member), static_cast<CudaMemory&>(memory).device(), deadline);
     };
@@ -151,7 +151,7 @@ const std::vector<Backend>& Backends() {
       row.sum_error = compression.sum_error;
       row.copy_error = compression.copy_error;
       row.rank_order = compression.sum_error == 0;
-      row.create = [compression](std::shared_ptr<Member> member, Memory& memory,
+      row.create = [compression](const std::shared_ptr<Member>& member, Memory& memory,
                                  const RankSettings& settings,
                                  Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
         const cuda::Device& device = static_cast<CudaMemory&>(memory).device();

@@ -52,6 +52,28 @@ TEST_F(CliTest, SubmitChecksEverythingBeforeItDials) {
   EXPECT_THAT(missing.err, HasSubstr(Path("nowhere.yaml")));
 }
 
+// As on the Hub's own pages, where names have no scheme.
+TEST_F(CliTest, ANameOfTheHubWithoutItsSchemeIsToldApart) {
+  const std::string rest = "train: { steps: 1, microbatches: 1 }\n";
+  Write("model.yaml",
+        "name: tiny\nmodel: { from: Qwen/Qwen2.5-0.5B, context: 8 }\ndata: { text: x }\n" + rest);
+  Write("data.yaml",
+        "name: tiny\nmodel: { layers: 1, hidden: 8, heads: 2, context: 8 }\n"
+        "data: { sets: [ORG/NAME] }\n" +
+            rest);
+  const Outcome model = Run({"submit", Path("model.yaml")});
+  EXPECT_EQ(model.code, 1);
+  EXPECT_THAT(model.err, HasSubstr("for the model of this name on the Hugging Face Hub write "
+                                   "hf://Qwen/Qwen2.5-0.5B"));
+  EXPECT_THAT(Run({"submit", Path("data.yaml")}).err, HasSubstr("write hf://datasets/ORG/NAME"));
+  // A path is none.
+  for (const std::string from : {"./models/qwen", "/models/qwen", "models/a/b"}) {
+    Write("path.yaml",
+          "name: tiny\nmodel: { from: " + from + ", context: 8 }\ndata: { text: x }\n" + rest);
+    EXPECT_THAT(Run({"submit", Path("path.yaml")}).err, Not(HasSubstr("hf://"))) << from;
+  }
+}
+
 TEST_F(CliTest, SubmitUploadsWhatIsMissingOnce) {
   control_.submit_reply.set_run_id("tiny-abc123");
   control_.submit_reply.add_notes("waiting for 2 more workers");

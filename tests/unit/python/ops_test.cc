@@ -63,7 +63,7 @@ std::tuple<at::Tensor, at::Tensor> EncodePadded(const at::Tensor& x, std::string
 std::vector<std::string> AllCodecs() {
   std::vector<std::string> codecs;
   for (const std::string_view name : codec::CodecNames()) {
-    if (name != "predict") codecs.emplace_back(name);
+    if (name != "predict" && name != "python") codecs.emplace_back(name);
   }
   codecs.emplace_back("tah:p=0.5,tile=32,rounding=stochastic");
   codecs.emplace_back("fixed:bits=4,rounding=stochastic");

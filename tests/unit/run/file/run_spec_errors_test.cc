@@ -53,7 +53,7 @@ run.yaml:10:23: pipeline.schedule: expected one of link-aware, 1f1b, gpipe, 2bw,
 run.yaml:10:41: pipeline.recompute: expected one of none, blocks, stage, got '1'
 run.yaml:10:52: pipeline.stages: expected a whole number from 1 to 4096 or auto, got the text "2"; remove the quotes
 run.yaml:11:12: transport: expected one of auto, ucx, tcp, grpc, got 'grcp'; did you mean 'grpc'?
-run.yaml:12:19: links.forward: unknown codec 'tha'; did you mean 'tah'? (known codecs: none, bf16, fp16, fixed, tah, gauss, dither, aqsgd, zip, taco, predict)
+run.yaml:12:19: links.forward: unknown codec 'tha'; did you mean 'tah'? (known codecs: none, bf16, fp16, fixed, tah, gauss, dither, aqsgd, zip, taco, predict, python)
 run.yaml:12:24: unknown key 'zzz'; the keys of 'links' are forward, backward, cache_limit, measure, encrypt, error, chosen, workers
 run.yaml:12:59: links.workers.w.transport: expected one of ucx, tcp, grpc, got 'pigeons'
 run.yaml:13:15: peer_timeout: expected a duration such as 20ms, 1.5s or 2m30s, got '10'; units are ns, us, ms, s, m, h, d; at most 36500d)");

@@ -62,7 +62,10 @@ void Departures::Advance(Worker& worker) {
   Run* run = worker.held ? ledger_.FindRun(*worker.held) : nullptr;
   if (run != nullptr) {
     const StageRecord* stage = ledger_.StageOf(*run, worker);
-    if (run->record.state == RunState::kRecovering) {
+    // A worker that was to take a place, and got the shards for it, has none: it goes.
+    const bool has_place = std::ranges::any_of(
+        run->stages, [&](const StageRecord& one) { return one.worker == worker.id; });
+    if (run->record.state == RunState::kRecovering && has_place) {
       // The next epoch begins with others, as soon as they have its files.
       if (!shards_.book().IsCheckingToResume(run->record.id)) SaveFiles(worker);
       return;

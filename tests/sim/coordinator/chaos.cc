@@ -171,8 +171,7 @@ void Chaos::TroubleWorker(size_t index) {
     const absl::Duration limit = leaves.Between(absl::Milliseconds(100), absl::Seconds(30));
     const absl::Duration away = leaves.Between(absl::Milliseconds(10), absl::Seconds(20));
     world_.Blame(index, limit + away);
-    worker.Leave(limit);
-    world_.timeline.After(limit + away, [&worker] { worker.Start(); });
+    worker.Leave(limit, away);
   }
   TroubleSession(index);
   TroubleDisk(index);

@@ -67,9 +67,10 @@ void SimWorker::Crash(bool silent) {
   run_.reset();
 }
 
-void SimWorker::Leave(absl::Duration limit) {
+void SimWorker::Leave(absl::Duration limit, absl::Duration away) {
   if (!running_ || twin_ || leaves_at_) return;
-  if (!connected()) return Crash(/*silent=*/false);
+  away_ = away;
+  if (!connected()) return EndAsLeft();
   world_->timeline.Note("{} is leaving, within {}", WorkerName(index_),
                         absl::FormatDuration(limit));
   leaves_at_ = world_->timeline.now() + limit;
@@ -77,7 +78,13 @@ void SimWorker::Leave(absl::Duration limit) {
   *message.mutable_leaving() = Leaving();
   outbox_.Push(std::move(message));
   Flush();
-  After(limit, [this] { Crash(/*silent=*/false); });
+  After(limit, [this] { EndAsLeft(); });
+}
+
+// A worker that is frozen meanwhile ends late, and comes back later by as much.
+void SimWorker::EndAsLeft() {
+  Crash(/*silent=*/false);
+  world_->timeline.After(away_, [this] { Start(); });
 }
 
 v1::Leaving SimWorker::Leaving() const {
@@ -251,7 +258,7 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
       Refused(command.reject().reason());
       return;
     case v1::WorkerCommand::kMayLeave:
-      if (leaves_at_) After(absl::ZeroDuration(), [this] { Crash(/*silent=*/false); });
+      if (leaves_at_) After(absl::ZeroDuration(), [this] { EndAsLeft(); });
       return;
     case v1::WorkerCommand::kCheckShards:
       HandleCheckShards(command);

@@ -46,7 +46,8 @@ class SimWorker {
   void LoseMachine();
   // Tells the process to end, as SIGTERM does. It says that it is leaving, and ends when the
   // coordinator lets it go, or after `limit`. Ends at once without a coordinator.
-  void Leave(absl::Duration limit);
+  // It starts again `away` after it has ended.
+  void Leave(absl::Duration limit, absl::Duration away);
   // Pauses the process for `length`, as SIGSTOP does. Messages wait meanwhile.
   void Freeze(absl::Duration length);
   // Break or delay the stream to the coordinator, as Cut, CutOneWay and Delay of Connection do. Do
@@ -119,6 +120,8 @@ class SimWorker {
   void After(absl::Duration delay, std::function<void()> action);
   void AfterInRun(absl::Duration delay, std::function<void()> action);
 
+  void EndAsLeft();
+
   // Session.
   void TryDial();
   void DialAfter(const worker::SessionEnding& ending);
@@ -189,6 +192,7 @@ class SimWorker {
   std::string id_;
   bool running_ = false;
   std::optional<MonoTime> leaves_at_;  // set: it is leaving
+  absl::Duration away_;                // how long it then stays away
   uint64_t incarnation_ = 0;           // also tells callbacks of earlier processes apart
 
   std::shared_ptr<Connection> connection_;  // null: no stream

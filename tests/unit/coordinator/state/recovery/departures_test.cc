@@ -105,6 +105,23 @@ TEST_F(Departing, ARunGoesOnWithAnotherWorkerAndRepeatsNothing) {
   EXPECT_EQ(c.views().RunOf(kOne)->spares_size(), 0);
 }
 
+TEST_F(Departing, AReplacementMayLeaveWhileItGetsTheShards) {
+  Begin({"c", "d"});
+  Leaves("b");
+  Stopped();
+  const v1::WorkerCommand* give = c.Last("b", v1::WorkerCommand::kCheckShards);
+  ASSERT_NE(give, nullptr);
+  ASSERT_EQ(give->check_shards().to().peer_name(), "c");
+  Leaves("c");
+  EXPECT_EQ(c.StateOf(kOne), "recovering");
+  c.Checked("b");
+  c.Checked("b");
+  EXPECT_EQ(c.StateOf(kOne), "preparing");
+  EXPECT_THAT(Crew(), ElementsAre("a", "d"));
+  c.Checked("c");  // the shards that it got are saved first
+  EXPECT_EQ(MayLeave("c"), 1);
+}
+
 TEST_F(Departing, NoRunTakesALeavingWorker) {
   spec.recovery.spares = 1;
   Begin({"c", "d"});
